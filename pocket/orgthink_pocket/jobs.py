@@ -13,7 +13,8 @@ import torch
 from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.errors import UserError
-from orgthink.recipes.jobs import FromModel, Report, model_folder
+from orgthink.recipes.from_model import FromModel, model_folder
+from orgthink.recipes.jobs import Report
 from orgthink.store import RunFolder
 from orgthink.training.models import open_trainable, resolve_device
 from orgthink.training.rows import Row, row_of

@@ -21,6 +21,7 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.errors import UserError
 from orgthink.recipes import jobs
+from orgthink.recipes.from_model import FromModel
 from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start, training_of
 from orgthink.recipes.unchanged import require_same_problems
 from orgthink.store import RunFolder, plain, typed
@@ -415,7 +416,7 @@ def test_whole_weights_are_not_trained_in_half_precision(recipe, way, pairs, tmp
     assert main(["train", recipe, *map(str, given), "lora.rank=4", "--dry-run", "--out", str(tmp_path / "new")]) == 0
 
 
-NAMELESS = [name for name, job in RECIPES.items() if isinstance(job, jobs.FromModel) and job.model is None]
+NAMELESS = [name for name, job in RECIPES.items() if isinstance(job, FromModel) and job.model is None]
 
 
 @pytest.mark.parametrize("name", NAMELESS)

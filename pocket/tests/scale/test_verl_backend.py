@@ -25,7 +25,8 @@ from orgthink.scale.verl import backend as module
 from orgthink.scale.verl.backend import VerlBackend
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.embedded import embedded
-from orgthink.recipes.jobs import Reinforced, model_folder
+from orgthink.recipes.from_model import model_folder
+from orgthink.recipes.jobs import Reinforced
 from orgthink.recipes.registry import RECIPES, adjusted
 from orgthink.training.source import Clock
 from orgthink.training.update import update
