@@ -28,7 +28,8 @@ from orgthink.training.embedded import SLOTS, embedded
 from orgthink.training.marsrl.chain import groups_of
 from orgthink.training.marsrl.rollout import Schedule
 from orgthink.training.marsrl.streams import STREAMS
-from orgthink.training.rl import Clock, train_policy
+from orgthink.training.rl import train_policy
+from orgthink.training.source import Clock
 
 COLD_STARTS = Path("runs/pocket-roles/checkpoints")
 SHIPPED = MODELS / "pocket-roles"

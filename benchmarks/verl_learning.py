@@ -22,7 +22,8 @@ from benchmarks.scale_page import cluster, conditions, write
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.evaluation import distinct, grade
 from orgthink.measure.estimate import Estimate, average, difference
-from orgthink.recipes.jobs import Policy, model_folder
+from orgthink.recipes.from_model import model_folder
+from orgthink.recipes.jobs import Policy
 from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start
 from orgthink.scale.verl.launch import run
 from orgthink.scale.verl.placement import Placement

@@ -64,7 +64,7 @@ class Guard:
         stored."""
         name = episode_id(self.problem, self.organization, self.sample)
         error = self.crash(name, bug)
-        for episode in filter(_is_storable, left):
+        for episode in filter(is_storable, left):
             return replace(episode, stop=StopReason.ERROR, error=error, error_kind=None)
         root = Trace(CONTROLLER, CONTROLLER, None, (), stop=StopReason.ERROR, status=Status.ERROR, error=error)
         return Episode(
@@ -79,7 +79,8 @@ class Guard:
         )
 
 
-def _is_storable(episode: Episode) -> bool:
+def is_storable(episode: Episode) -> bool:
+    """Whether a journal takes the episode."""
     try:
         load(dump(episode))
     except Exception:  # whatever a bug left in it

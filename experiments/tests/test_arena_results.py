@@ -16,7 +16,7 @@ from orgthink.arena.preparing import training
 from orgthink.errors import UserError
 from orgthink.evaluation import resolve
 from orgthink.files import locked
-from orgthink.recipes.jobs import model_folder
+from orgthink.recipes.from_model import model_folder
 
 NAMES = (
     *("paramanager", "serial", "mono", "sft-only", "base", "base+tool", "majority-vote", "self-refine", "router"),

@@ -27,7 +27,7 @@ from orgthink.store import RunFolder
 from orgthink.terminal import show
 
 if TYPE_CHECKING:
-    from orgthink.training.rl import Optimization
+    from orgthink.training.optimization import Optimization
 
 MOST_DIGITS = 1_000
 """Of a number in a file."""
@@ -152,7 +152,7 @@ def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:
         for line, episodes in _steps(folder):
             steps[line["step"]], last = {}, episodes
     if not steps:
-        raise UserError(f"{folder.path} has no episodes: only rollouts are recorded")
+        raise UserError(f"{folder.path} has no episodes of a whole step: only rollouts are recorded")
     return {"steps": steps, "summary": {f"step {max(steps)}": row for row in summarise(last).values()}}
 
 

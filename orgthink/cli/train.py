@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from orgthink.recipes.jobs import Job, Report
     from orgthink.recipes.registry import Training
     from orgthink.scale.verl.placement import Placement
-    from orgthink.training.rl import Optimization
+    from orgthink.training.optimization import Optimization
     from orgthink.training.sft import SftSettings
 
 

@@ -9,13 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from orgthink.coldstart.pairs import read_pairs
-from orgthink.engines import ENGINES, EngineSpec, engine_spec
+from orgthink.engines import ENGINES
 from orgthink.errors import UserError
 from orgthink.organizations.prompts import STYLES
-from orgthink.recipes.unchanged import require_same_problems, require_same_weights, require_unchanged, sha256
+from orgthink.recipes.from_model import FromModel, model_folder
+from orgthink.recipes.unchanged import require_same_problems, require_unchanged, sha256
 from orgthink.store import RunFolder
 from orgthink.terminal import show
 from orgthink.training.companions import context_of, tokens_of
@@ -24,10 +25,12 @@ from orgthink.training.episodes import Episodes, RlSettings
 from orgthink.training.marsrl.queue import Queue
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsSettings
-from orgthink.training.models import LoraSettings, resolve_device, say_made_for, torch_dtype
-from orgthink.training.rl import Optimization, Source, train_policy
+from orgthink.training.models import say_made_for
+from orgthink.training.optimization import Optimization
+from orgthink.training.rl import train_policy
 from orgthink.training.rows import PolicyRow, Row
 from orgthink.training.sft import SftSettings, train
+from orgthink.training.source import Source
 
 if TYPE_CHECKING:
     from orgthink.coldstart.trajectories import Selection
@@ -63,47 +66,6 @@ class Job(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FromModel:
-    """Common fields of trainings that start from an existing model."""
-
-    model: str | None = None
-    """Name of a shipped model or path of a model folder to start from; `None`: the user must give `--model`."""
-    lora: LoraSettings | None = None
-    """Low-rank adapter to train instead of the weights; `None`: all weights are trained."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Data type of the weights."""
-    device: str = "auto"
-    """`cpu`, `cuda`, or `auto` for whichever is available."""
-    settings: Any
-    """Settings of the training."""
-
-    @property
-    def steps(self) -> int:
-        return self.settings.steps
-
-    @property
-    def how(self) -> dict[str, Any]:
-        """Keyword arguments that open the model for training, for `row_course` and similar functions."""
-        device, dtype = resolve_device(self.device), torch_dtype(self.dtype)
-        return {"lora": self.lora, "dtype": dtype, "device": device, "seed": self.settings.seed}
-
-    def require(self) -> None:
-        model_folder(self.model)
-        resolve_device(self.device)
-        if self.dtype != "float32" and self.lora is None:
-            ways = "--lora 16" + (
-                ", or mixed_precision=true in place of dtype" if hasattr(self, "mixed_precision") else ""
-            )
-            raise UserError(f"in {self.dtype} most updates of whole weights are rounded away: train with {ways}")
-
-    def require_same_base(self, folder: RunFolder) -> None:
-        """UserError if weights have changed that a training needs beside its checkpoints: those below an adapter, and
-        those of a reference policy."""
-        if self.lora is not None or (isinstance(self.settings, Optimization) and self.settings.loss.kl > 0):
-            require_same_weights(folder, model_folder(self.model))
-
-
 @dataclass(frozen=True, slots=True)
 class Pairs(FromModel):
     """Supervised fine-tuning on the query–response pairs of `orgthink synth` (section 3.1 of AsyncThink)."""
@@ -127,10 +89,9 @@ class Pairs(FromModel):
         from orgthink.coldstart.pair_course import sft_course
 
         assert self.pairs is not None
-        course = sft_course(model_folder(self.model), Path(self.pairs), **self.how, longest=self.longest)
+        course = sft_course(self.start_folder(folder), Path(self.pairs), **self.how, longest=self.longest)
         made_for = self._made_for
         require_unchanged(folder, "pairs.json", self.pairs, {"sha256": sha256(Path(self.pairs))})
-        self.require_same_base(folder)
 
         def write_folder(model: Path) -> None:
             course.write_folder(model)
@@ -172,24 +133,24 @@ class Trajectories(FromModel):
         FromModel.require(self)
         if self.episodes is None:
             raise UserError("this recipe trains on your own trajectories: name their run folder with --episodes")
-        self._rows()
+        self._rows(model_folder(self.model))
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         from orgthink.coldstart.pair_course import row_course
 
-        rows, selection = self._rows()
+        base = self.start_folder(folder)
+        rows, selection = self._rows(base)
         left_out = {"left_out": selection.left_out}
         require_unchanged(folder, "trajectories.json", self.episodes, {"ids": list(selection.ids)}, left_out)
-        self.require_same_base(folder)
         show(selection.summary)
-        return train(row_course(model_folder(self.model), rows, **self.how), self.settings, folder, report)
+        return train(row_course(base, rows, **self.how), self.settings, folder, report)
 
-    def _rows(self) -> tuple[list[Row], Selection]:
-        """The training rows and the selection. UserError if the run folder is missing or no trajectory is selected."""
+    def _rows(self, base: Path) -> tuple[list[Row], Selection]:
+        """The training rows for a model, and the selection. UserError if the run folder is missing or no trajectory is
+        selected."""
         from orgthink.coldstart.trajectory_course import trajectory_rows
 
         assert self.episodes is not None
-        base = model_folder(self.model)
         known = [length for length in (self.longest, context_of(base)) if length is not None]
         run = RunFolder.open(Path(self.episodes))
         return trajectory_rows(run, base, most=self.most, longest=min(known, default=None))
@@ -239,9 +200,9 @@ class Reinforced(FromModel, ABC):
         """The source of rows in its initial state."""
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        self.require_same_base(folder)
+        base = self.start_folder(folder)
         require_same_problems(folder, self.settings.task)
-        backend = embedded(model_folder(self.model), self)
+        backend = embedded(base, self)
         try:
             return train_policy(backend, self.source(), self.settings, folder, report)
         finally:
@@ -277,24 +238,3 @@ class Mars(Reinforced):
 
     def source(self) -> Chains:
         return Queue(self.settings) if self.settings.rollout.schedule == "queue" else Chains(self.settings)
-
-
-def model_folder(model: str | None) -> Path:
-    """The folder of a model, given by name or path. UserError if there is no such folder."""
-    if model is None:
-        raise UserError("this recipe starts from your own model: name its folder with --model")
-    spec: EngineSpec = engine_spec(model)
-    if spec.url is not None or spec.folder is None:
-        kind = "on a server" if spec.url is not None else "not a folder"
-        raise UserError(f"{model} is {kind}: training needs a model folder")
-    if not (spec.folder / "config.json").is_file():
-        raise UserError(f"{spec.folder} is not a model folder: it has no config.json{_within(spec.folder)}")
-    if (spec.folder / "episodes.jsonl").is_file():
-        raise UserError(f"{spec.folder} is a run, not a model folder{_within(spec.folder)}")
-    return spec.folder
-
-
-def _within(folder: Path) -> str:
-    """The model in a checkpoint or a run, for who named that."""
-    models = sorted([*folder.glob("model/config.json"), *folder.glob("checkpoints/step-*/model/config.json")])
-    return f": name {models[-1].parent}" if models else ""

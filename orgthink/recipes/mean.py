@@ -21,7 +21,7 @@ from torch import Tensor
 
 from orgthink.errors import UserError
 from orgthink.files import locked
-from orgthink.recipes.jobs import model_folder
+from orgthink.recipes.from_model import model_folder
 from orgthink.store import RunFolder
 from orgthink.training.models import ADAPTER
 

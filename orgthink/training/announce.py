@@ -54,3 +54,12 @@ def say_start(settings: Rates, step: int, removed: int) -> None:
 def say_saved(run: Path, step: int) -> None:
     """Say that nothing is lost of a training that an error ended."""
     show(f"orgthink: step {step} is saved: go on with orgthink train --resume {run}", error=True)
+
+
+def say_recorded(run: Path, step: int, episodes: int) -> None:
+    """Say where the episodes of a step are that an error ended."""
+    show(
+        f"orgthink: {episodes} episodes of step {step}, which failed, are recorded: look at them with "
+        f"orgthink view {run} --step {step}",
+        error=True,
+    )

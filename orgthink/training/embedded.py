@@ -13,7 +13,7 @@ from orgthink.errors import UserError
 from orgthink.settings import lacks
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.models import LoraSettings, open_trainable, resolve_device, torch_dtype
-from orgthink.training.rl import Optimization
+from orgthink.training.optimization import Optimization
 
 SLOTS = 192
 """Number of requests that the local sampler decodes in parallel. A step rolls out more episodes than that."""

@@ -34,9 +34,10 @@ from orgthink.training.border import advantages_of, score_of
 from orgthink.training.frozen import frozen
 from orgthink.training.mastered import sampled_entropy
 from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_metrics
-from orgthink.training.rl import Batch, Clock, Optimization, idle_text, step_seconds
+from orgthink.training.optimization import Optimization, idle_text, step_seconds
 from orgthink.training.rollout import Groups, ProblemStream, Rollout, roll_out
 from orgthink.training.rows import policy_rows
+from orgthink.training.source import Batch, Clock
 from orgthink.training.source_state import load_state, save_state
 from orgthink.training.staleness import ages
 
@@ -179,6 +180,7 @@ class Episodes:
         self._models: dict[str, Backing] = {}
         self._groups = Groups()
         self._crash: Crash = raised
+        self.sampled: list[Episode] = []
         self._anew: list[Problem] = []
         """Problems whose groups were in progress when the run ended."""
 
@@ -198,6 +200,7 @@ class Episodes:
 
     async def collect(self, sampler: Engine, step: int, clock: Clock) -> Batch:
         settings = self._settings
+        self.sampled = []
         seed = random.Random(f"{settings.seed}/{step}").getrandbits(31)
         attempted = self._first_finished if settings.ahead else self._all
         count, episodes, began = await attempted(sampler, step, seed, clock)
@@ -282,12 +285,15 @@ class Episodes:
         """
         task = task_named(self._plan.task)
         waits = self._settings.ahead > 0 and isinstance(sampler, OnLoop) and sampler.on_loop
+        known = len(self.sampled)
+        self.sampled += episodes  # before a grader can fail
 
         async def one(episode: Episode) -> Episode:
             guard = Guard(episode.problem, episode.organization, episode.sample, episode.capacity, self._crash)
-            return await guard.run(graded(episode, task, beside=not waits))
+            return await guard.run(graded(episode, task, beside=not waits), [episode])
 
-        return await run_all(one, episodes)
+        self.sampled[known:] = found = await run_all(one, episodes)
+        return found
 
     def _selected(self, episodes: Sequence[Episode]) -> tuple[Sequence[Episode], int]:
         """The episodes to train on, and the number of groups that are left out.

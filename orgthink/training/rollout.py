@@ -64,13 +64,19 @@ class Rollout:
         return self.organization.named(self.organization.label)
 
     def require(self) -> None:
-        """UserError if the organization is not valid, lacks one of the roles, a model is missing, or the task's stream
-        is empty."""
+        """UserError if the organization is not valid, lacks one of the roles, has one that is neither trained nor
+        frozen, or a model is missing."""
         own = {"capacity": "rollout.limits.capacity", "engine": "model"}
         for name, place in own.items():
             if getattr(self.organization, name) is not None:
                 raise UserError(f"rollout.organization.{name} is of evaluations: a training takes {place}")
         require_roles([self.made], [*self.roles, *self.models])
+        for role in self.made.roles if self.roles else ():
+            if role not in self.roles and role not in self.models:
+                raise UserError(
+                    f"role {role} is neither trained nor frozen: name a model for it in rollout.models, or the role in "
+                    "rollout.roles"
+                )
         require_models(self.models)
 
     def trains(self, trace: Trace) -> bool:

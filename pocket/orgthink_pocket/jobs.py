@@ -13,7 +13,8 @@ import torch
 from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.errors import UserError
-from orgthink.recipes.jobs import FromModel, Report, model_folder
+from orgthink.recipes.from_model import FromModel, model_folder
+from orgthink.recipes.jobs import Report
 from orgthink.store import RunFolder
 from orgthink.training.models import open_trainable, resolve_device
 from orgthink.training.rows import Row, row_of
@@ -80,8 +81,7 @@ class Roles(FromModel):
         def rows(seed: int, pool: int) -> Iterator[Row]:
             return (row_of(trace, tokenizer.encode, eos) for trace in role_lessons.lessons(self.lessons, seed, pool))
 
-        start = model_folder(self.model)
-        self.require_same_base(folder)
+        start = self.start_folder(folder)
         write_folder = partial(pocket.write_folder, config=Qwen3Config.load(start), made_for=REVIEWED)
         course = Course(open_trainable(start, **self.how), rows, write_folder, pocket.vocabulary().index(pocket.PAD))
         return train(course, self.settings, folder, report)

@@ -338,7 +338,8 @@ def read_companion(folder: Path) -> None:
 def read_selection(folder: Path) -> None:
     job = Trajectories(episodes="episodes", settings=SETTINGS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trajectories, "_rows", lambda self: ([], Selection((), Counter())))
+        patch.setattr(Trajectories, "start_folder", lambda self, folder: folder.path)
+        patch.setattr(Trajectories, "_rows", lambda self, base: ([], Selection((), Counter())))
         job.run(RunFolder.open(folder), lambda line: None)
 
 

@@ -33,7 +33,7 @@ from orgthink.engines import EngineSpec
 from orgthink.episode import Episode, Problem, StopReason, Trace
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
-from orgthink.training.rl import step_seconds
+from orgthink.training.optimization import step_seconds
 
 ROOT = Path(__file__).parents[2]
 EVAL = ["eval", "--model", "m", "--task", TASK, "--prompts", TERSE, "--organizations", "sequential", "--n", "4"]

@@ -38,8 +38,8 @@ from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.mastered import Mastered, mask_mastered
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
-from orgthink.training.rl import Batch, Clock
 from orgthink.training.rows import PolicyRow
+from orgthink.training.source import Batch, Clock
 
 PROBLEM = Problem("p", "math", "What is 3 + 4?", data={"answer": "7"})
 RIGHT, WRONG = "**Correctness**: Correct", "2 + 2 is not 5\n**Correctness**: Wrong"

@@ -34,10 +34,11 @@ from orgthink.training.marsrl.growth import Growth
 from orgthink.training.marsrl.streams import STREAMS
 from orgthink.training.models import LoraSettings, open_trainable
 from orgthink.training.policy_loss import weighted
-from orgthink.training.rl import require_no_drift, train_policy
+from orgthink.training.rl import train_policy
 from orgthink.training.rollout import ProblemStream, roll_out
 from orgthink.training.rows import policy_rows
 from orgthink.training.sft import SftSettings, train
+from orgthink.training.update import require_no_drift
 
 SMALL = replace(
     QWEN3_4B,

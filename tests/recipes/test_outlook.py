@@ -20,7 +20,7 @@ from orgthink.recipes.jobs import Mars
 from orgthink.recipes.outlook import outlook, unnamed
 from orgthink.recipes.registry import RECIPES, adjusted
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
-from orgthink.training.rl import Clock
+from orgthink.training.source import Clock
 
 ROLES = (("solver",), ("verifier", "corrector"), ("solver", "verifier", "corrector"))
 

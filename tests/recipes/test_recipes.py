@@ -21,7 +21,8 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.errors import UserError
 from orgthink.recipes import jobs
-from orgthink.recipes.registry import RECIPES, Training, adjusted, start, training_of
+from orgthink.recipes.from_model import FromModel
+from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start, training_of
 from orgthink.recipes.unchanged import require_same_problems
 from orgthink.store import RunFolder, plain, typed
 from orgthink.training import checkpoint
@@ -90,6 +91,47 @@ def test_a_penalty_does_not_go_on_towards_another_reference(tmp_path, capsys):
     other_weights(tmp_path / "base")
     capsys.readouterr()
     assert f"{tmp_path / 'base'} has changed since" in complaint(["--resume", tmp_path / "run"], capsys)
+
+
+@pytest.mark.parametrize("given", [("--lora", "4"), ("--set", "loss.kl=0.1")], ids=["adapter", "reference"])
+def test_a_training_that_needs_its_base_says_that_it_is_gone(given, tmp_path, capsys):
+    base, run = tmp_path / "base", tmp_path / "run"
+    shutil.copytree(TINY, base)
+    assert main(["train", RECIPE, "--model", str(base), "--steps", "1", *given, "--out", str(run)]) == 0
+    shutil.rmtree(base)
+    capsys.readouterr()
+    needed_by = "the adapter" if "--lora" in given else "loss.kl"
+    assert complaint(["--resume", run], capsys) == (
+        f"orgthink: {base}, with which {run} began, is gone, and {needed_by} needs its weights: put it back there\n"
+    )
+
+
+@pytest.mark.parametrize("kind", ["policy", "pairs"])
+def test_a_training_of_all_weights_goes_on_without_its_base(kind, tmp_path, pairs, capsys):
+    """Exactly as with it. Before its first checkpoint it needs it."""
+    base, run, whole = tmp_path / "base", tmp_path / "run", tmp_path / "whole"
+    shutil.copytree(TINY, base)
+    recipe = [RECIPE] if kind == "policy" else ["asyncthink-sft", "--pairs", str(pairs)]
+    given = ["train", *recipe, "--model", str(base), "--steps", "3", "--set", "save_every=1"]
+    assert main([*given, "--out", str(whole)]) == 0
+    folder = start(Training(RECIPE, training_of(RunFolder.open(whole)).job), run)
+    away = base.rename(tmp_path / "away")
+    capsys.readouterr()
+    assert f"unknown model '{base}'" in complaint(["--resume", run], capsys)
+    away.rename(base)
+
+    def stop(line):
+        if line["step"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        go_on(folder, stop)  # one step is saved
+    shutil.rmtree(base)
+    assert main(["train", "--resume", str(run)]) == 0
+    ends = [one / "checkpoints" / "step-000003" / "model" for one in (whole, run)]
+    assert {file.name for file in ends[0].iterdir()} == {file.name for file in ends[1].iterdir()}
+    for name in ("model.safetensors", "tokenizer.json"):
+        assert (ends[0] / name).read_bytes() == (ends[1] / name).read_bytes()
 
 
 def test_a_training_does_not_go_on_with_other_problems(tmp_path, capsys):
@@ -374,7 +416,7 @@ def test_whole_weights_are_not_trained_in_half_precision(recipe, way, pairs, tmp
     assert main(["train", recipe, *map(str, given), "lora.rank=4", "--dry-run", "--out", str(tmp_path / "new")]) == 0
 
 
-NAMELESS = [name for name, job in RECIPES.items() if isinstance(job, jobs.FromModel) and job.model is None]
+NAMELESS = [name for name, job in RECIPES.items() if isinstance(job, FromModel) and job.model is None]
 
 
 @pytest.mark.parametrize("name", NAMELESS)

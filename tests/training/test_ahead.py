@@ -43,9 +43,10 @@ from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.episodes import Episodes, Place, RlSettings, require_version
 from orgthink.training.pausable_loop import StandstillLoop, standstill
 from orgthink.training.policy_loss import PolicyLoss
-from orgthink.training.rl import Batch, Clock, train_policy
+from orgthink.training.rl import train_policy
 from orgthink.training.rollout import Rollout
 from orgthink.training.rows import PolicyRow
+from orgthink.training.source import Batch, Clock
 from orgthink.training.source_state import load_state
 from orgthink.training.staleness import Staleness
 

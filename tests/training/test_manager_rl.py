@@ -46,13 +46,14 @@ from orgthink.runtime.session import Session
 from orgthink.store import RunFolder, plain, typed
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import Split
-from orgthink.training import checkpoint, frozen, rl
+from orgthink.training import checkpoint, frozen
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.episodes import Episodes, RlSettings, require_version
 from orgthink.training.metrics import rollout_metrics
-from orgthink.training.rl import Batch, Clock, train_policy
+from orgthink.training.rl import train_policy
 from orgthink.training.rollout import Rollout
 from orgthink.training.rows import policy_rows
+from orgthink.training.source import Batch, Clock
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 
@@ -304,7 +305,11 @@ async def test_a_server_that_is_not_there_is_one_line():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"models": {"strong": RoleSpec(EngineSpec("pokcet"), Sampling(3))}}, "model of strong cannot be used: pokcet"),
+        (
+            {"models": {**FROZEN, "strong": RoleSpec(EngineSpec("pokcet"), Sampling(3))}},
+            "model of strong cannot be used: pokcet",
+        ),
+        ({"models": {"strong": FROZEN["strong"]}}, "role reviewer is neither trained nor frozen: name a model for it"),
         ({"models": {"stronk": FROZEN["strong"]}}, "has a role 'stronk'"),
         ({"roles": ("organizer",)}, "has a role 'organizer'"),
         ({"organization": OrganizationSpec("lead")}, "did you mean led"),
@@ -416,7 +421,7 @@ def test_a_task_that_is_used_up_ends_the_draw(monkeypatch, attempts):
 
 
 def test_the_seconds_of_a_part_are_those_of_all_its_laps(monkeypatch):
-    monkeypatch.setattr(rl.time, "perf_counter", iter([10.0, 11.0, 13.0, 13.5, 17.5]).__next__)
+    monkeypatch.setattr("orgthink.training.source.time.perf_counter", iter([10.0, 11.0, 13.0, 13.5, 17.5]).__next__)
     clock = Clock()
     for part in ("problems", "rollout") * 2:
         clock.lap(part)

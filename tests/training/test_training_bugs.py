@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -13,6 +13,7 @@ from echo import ECHO
 from registered import register
 from tiny_policy import TINY
 
+from orgthink.credit.shared import SharedCredit
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
@@ -95,6 +96,7 @@ class Stumbling:
 
 
 ROLLOUT = Rollout("clumsy", OrganizationSpec("stumbling"), Limits(agent_tokens=8), max_tokens=8, problems=3, group=2)
+SOUND = replace(ROLLOUT, organization=OrganizationSpec("stumbling", {"at": ""}))
 SETTINGS = RlSettings(ROLLOUT, steps=1, learning_rate=1e-3)
 
 
@@ -107,11 +109,12 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Clumsy:
 
 
 def trained(run: Path, settings: RlSettings = SETTINGS) -> tuple[list[Episode], dict[str, int], str]:
-    """Train; the stored episodes, the metrics and the crashes."""
-    folder, lines = RunFolder.create(run, "train", None), []
+    """Train, in a run that may have begun; the stored episodes, the metrics and the crashes."""
+    folder, lines = RunFolder.open(run) if run.is_dir() else RunFolder.create(run, "train", None), []
     backend = EmbeddedBackend(Qwen3.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
     train_policy(backend, Episodes(settings), settings, folder, lines.append)
-    return list(folder.episodes()), lines[-1], (run / "crashes.log").read_text()
+    crashes = run / "crashes.log"
+    return list(folder.episodes()), lines[-1], crashes.read_text() if crashes.is_file() else ""
 
 
 @pytest.mark.parametrize("ahead", [0, 1])
@@ -125,8 +128,7 @@ def test_a_bug_of_an_attempt_leaves_out_its_group(tmp_path: Path, task: Clumsy, 
 
 def test_a_bug_of_the_grader_leaves_out_a_group(tmp_path: Path, task: Clumsy) -> None:
     task.bad = 1
-    own = replace(ROLLOUT, organization=OrganizationSpec("stumbling", {"at": ""}))
-    stored, metrics, crashes = trained(tmp_path / "run", replace(SETTINGS, rollout=own))
+    stored, metrics, crashes = trained(tmp_path / "run", replace(SETTINGS, rollout=SOUND))
     assert {episode.problem.id for episode in stored} == {"clumsy/1", "clumsy/2"}
     assert metrics["drawn_groups"] == 3 and metrics["broken_groups"] == 1
     assert crashes.count("a bug of the grader") >= 2, "of each of its attempts"
@@ -145,13 +147,73 @@ class Picky:
 
 
 def test_a_bug_of_a_reward_leaves_out_a_group(tmp_path: Path, task: Clumsy) -> None:
-    own = replace(ROLLOUT, organization=OrganizationSpec("stumbling", {"at": ""}))
-    stored, metrics, crashes = trained(tmp_path / "run", replace(SETTINGS, rollout=own, reward=Picky(1)))
+    stored, metrics, crashes = trained(tmp_path / "run", replace(SETTINGS, rollout=SOUND, reward=Picky(1)))
     assert {episode.problem.id for episode in stored} == {"clumsy/1", "clumsy/2"}
     assert metrics["drawn_groups"] == 3 and metrics["broken_groups"] == 1
     assert crashes.startswith("clumsy/0|stumbling|1|1\n") and crashes.count("ToolError: the sandbox is gone") == 1
     with pytest.raises(UserError, match="2 groups have no reward, such as that of clumsy/0"):
-        trained(tmp_path / "worse", replace(SETTINGS, rollout=own, reward=Picky(2)))
+        trained(tmp_path / "worse", replace(SETTINGS, rollout=SOUND, reward=Picky(2)))
+
+
+@dataclass(frozen=True)
+class Undecided(SharedCredit):
+    """A credit that fails at groups of the second step."""
+
+    def __call__(self, groups: Mapping[str, Mapping[str, float]]) -> Mapping[str, float]:
+        if "clumsy/3" in groups:
+            raise KeyError("a bug of the credit")
+        return SharedCredit.__call__(self, groups)
+
+
+@dataclass(frozen=True)
+class Late(Picky):
+    """A reward with a bug in most groups of the second step."""
+
+    def __call__(self, episode: Episode) -> Score:
+        return Picky.__call__(self, episode) if episode.step == 2 else Score(float(episode.sample))
+
+
+@pytest.mark.parametrize("plugin", ["reward", "credit", "grader", "refusing grader"])
+def test_a_step_that_a_plugin_ends_is_recorded_and_once_after_a_resume(
+    plugin: str, tmp_path: Path, task: Clumsy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, settings = tmp_path / "run", replace(SETTINGS, rollout=SOUND, steps=2)
+    failing = {"reward": replace(settings, reward=Late(6)), "credit": replace(settings, credit=Undecided())}
+    grade = Clumsy.grade
+
+    def grade_worse(self: Clumsy, problem: Problem, answer: str) -> Grade:
+        if problem.id in ("clumsy/3", "clumsy/4"):
+            raise UserError("the grader is not installed") if plugin == "refusing grader" else KeyError("a bug")
+        return grade(self, problem, answer)
+
+    with monkeypatch.context() as patch:
+        if "grader" in plugin:
+            patch.setattr(Clumsy, "grade", grade_worse)
+        with pytest.raises(UserError):
+            trained(run, failing.get(plugin, settings))
+    stored = list(RunFolder.open(run).episodes())
+    assert [episode.step for episode in stored] == [1] * 6 + [2] * 6
+    assert all(trace.spans for episode in stored for trace in episode.traces), "with what was sampled"
+    assert f"6 episodes of step 2, which failed, are recorded: look at them with orgthink view {run} --step 2" in (
+        capsys.readouterr().err
+    )
+    again, metrics, _ = trained(run, settings)
+    assert [episode.id for episode in again] == [episode.id for episode in stored] and metrics["step"] == 2
+
+
+@pytest.mark.parametrize(
+    "error", [UserError("the sampler drifts"), MemoryError("in the middle of an update")], ids=repr
+)
+def test_a_step_that_an_error_ends_after_its_rollouts_is_recorded(
+    error: Exception, tmp_path: Path, task: Clumsy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(EmbeddedBackend, "forward_backward", fail)
+    with pytest.raises(type(error)):
+        trained(tmp_path / "run", replace(SETTINGS, rollout=SOUND))
+    assert len(list(RunFolder.open(tmp_path / "run").episodes())) == 6
 
 
 def test_a_number_of_an_engine_that_is_none_leaves_out_a_group(
@@ -165,8 +227,7 @@ def test_a_number_of_an_engine_that_is_none_leaves_out_a_group(
             yield replace(chunk, logprobs=(-1e300,) * len(chunk.pieces)) if wrong else chunk
 
     monkeypatch.setattr(LocalEngine, "stream", forged)
-    own = replace(ROLLOUT, organization=OrganizationSpec("stumbling", {"at": ""}))
-    stored, metrics, crashes = trained(tmp_path / "run", replace(SETTINGS, rollout=own))
+    stored, metrics, crashes = trained(tmp_path / "run", replace(SETTINGS, rollout=SOUND))
     assert {episode.problem.id for episode in stored} == {"clumsy/1", "clumsy/2"}
     assert metrics["step"] == 1 and "a log-probability is not one" in crashes
 

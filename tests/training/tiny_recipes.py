@@ -41,7 +41,6 @@ PARAMANAGER = Policy(
             OrganizationSpec("paramanager", {"prompts": TERSE, "pool": {"a": "numbers"}}),
             Limits(capacity=9),
             max_tokens=24,
-            roles=("manager",),
         ),
         steps=5,
         learning_rate=1e-3,

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from orgthink.errors import UserError
-from orgthink.recipes.jobs import Job, Reinforced, model_folder
+from orgthink.recipes.from_model import model_folder
+from orgthink.recipes.jobs import Job, Reinforced
 from orgthink.recipes.registry import training_of
 from orgthink.scale.verl.nodes import DETECTION, missing
 from orgthink.scale.verl.placement import Placement

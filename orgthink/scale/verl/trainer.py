@@ -15,7 +15,8 @@ from verl.workers.engine_workers_tinker import TinkerActorRolloutRefWorker
 
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.errors import UserError
-from orgthink.recipes.jobs import Reinforced, model_folder
+from orgthink.recipes.from_model import model_folder
+from orgthink.recipes.jobs import Reinforced
 from orgthink.recipes.registry import training_of
 from orgthink.scale.verl.backend import VerlBackend
 from orgthink.scale.verl.engine import VerlEngine

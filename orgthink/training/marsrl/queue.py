@@ -24,8 +24,8 @@ from orgthink.training.marsrl.growth import MARSRL, Growth
 from orgthink.training.marsrl.schedule import Chain, Chains, Underway
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.marsrl.streams import STREAMS, role_of
-from orgthink.training.rl import Batch, Clock
 from orgthink.training.rollout import Groups
+from orgthink.training.source import Batch, Clock
 from orgthink.training.source_state import save_state
 
 
@@ -66,9 +66,12 @@ class Queue(Chains):
         self._go_on(sampler)
         self._fill(sampler)
         clock.lap("problems")
+        self.sampled = []
         complete: list[Episode] = []
         while (missing := self._plan.problems - sum(map(self._counts, complete))) > 0:
-            complete += [e for group in await self._groups.finished(missing) for e in group.attempts.result()]
+            new = [e for group in await self._groups.finished(missing) for e in group.attempts.result()]
+            complete += new
+            self.sampled += new
             if self._crashed:
                 self._require_few_crashes()
                 self._fill(sampler)
@@ -128,15 +131,17 @@ class Queue(Chains):
         if not groups_of(episode.traces):
             self._lose(chain.number, episode, self._plan.group - len(ends))
             return []
+        complete = replace(episode, id=f"{episode.id}|{group.source or STREAMS[0]}")
         try:
             self._advance(chain.number, group.source, episode, sampler)
         except UserError:
             raise
         except Exception as bug:  # of the grader: the next stage is made from what is right
             self._lose(chain.number, guard.crashed(bug), 0)
+            self.sampled.append(complete)
             return []
         self._ends[chain.number, group.source] = ends
-        return [replace(episode, id=f"{episode.id}|{group.source or STREAMS[0]}")]
+        return [complete]
 
     def _lose(self, number: int, left: Episode, outputs: int) -> None:
         """Give up a chain that a bug ended, with the outputs of its group that had not ended."""

@@ -48,8 +48,8 @@ from orgthink.training.marsrl.old_chains import as_episodes
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.marsrl.streams import STREAMS, role_of
 from orgthink.training.mastered import sampled_entropy
-from orgthink.training.rl import Batch, Clock
 from orgthink.training.rows import PolicyRow, policy_row
+from orgthink.training.source import Batch, Clock
 from orgthink.training.source_state import load_state, save_state
 from orgthink.training.staleness import ages
 
@@ -127,6 +127,7 @@ class Chains:
         self._waiting: tuple[Episode, ...] = ()
         self._since = time.monotonic()
         self._crash: Crash = raised
+        self.sampled: list[Episode] = []
         self._crashed: list[Episode] = []
         """Of a step: what is left of the chains that a bug ended."""
 
@@ -136,6 +137,7 @@ class Chains:
 
     async def collect(self, sampler: Engine, step: int, clock: Clock) -> Batch:
         self._rules.graded.clear()
+        self.sampled = []
         before = [*self._chains, *self._new(sampler)]
         clock.lap("problems")
         after = await asyncio.gather(*(self._grown(chain, sampler) for chain in before))
@@ -144,6 +146,7 @@ class Chains:
         self._chains = [chain.last_stage for chain in after if chain.live]
         live = sum(chain.live for chain in self._chains)
         records = [(part_of(chain.record, groups), groups) for chain, groups in complete if groups]
+        self.sampled += [record for record, _ in records]
         self._crashed += [chain.record for chain in after if not groups_of(chain.record.traces)]
         return self._batch(records, step, live, lambda trained: self._wait(after, trained))
 
@@ -225,7 +228,8 @@ class Chains:
         growth = Growth(self._rules, lambda messages: self._fits(sampler, messages), chain.episode)
         policy, since = Backing(sampler, self._sampling), time.monotonic() - chain.began
         guard = Guard(chain.problem, growth.name, chain.number, self._limits.capacity, self._crash)
-        tried = attempt(growth, chain.problem, policy, limits=self._limits, sample=chain.number, since=since)
+        how = {"limits": self._limits, "sample": chain.number, "since": since, "broken": self.sampled.append}
+        tried = attempt(growth, chain.problem, policy, **how)
         return replace(chain, episode=await guard.run(tried))
 
     def _wait(self, chains: Sequence[Chain], trained: Sequence[FinishedGroup]) -> float | None:

@@ -18,7 +18,7 @@ from orgthink.training.marsrl.chain import Rules, finished_in_step
 from orgthink.training.marsrl.metrics import rollout_metrics
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.streams import ROLES
-from orgthink.training.rl import Optimization, idle_text, step_seconds
+from orgthink.training.optimization import Optimization, idle_text, step_seconds
 
 if TYPE_CHECKING:
     AnyRoleReward = RoleReward

@@ -14,7 +14,8 @@ from torch import Tensor
 from orgthink.coldstart.structures import fixed_structure, random_structure, varied_structure
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.errors import UserError
-from orgthink.recipes.jobs import Report, model_folder
+from orgthink.recipes.from_model import model_folder
+from orgthink.recipes.jobs import Report
 from orgthink.store import RunFolder
 from orgthink.training.models import resolve_device
 from orgthink.training.rows import Row

@@ -25,9 +25,11 @@ from orgthink.scale.verl import backend as module
 from orgthink.scale.verl.backend import VerlBackend
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.embedded import embedded
-from orgthink.recipes.jobs import Reinforced, model_folder
+from orgthink.recipes.from_model import model_folder
+from orgthink.recipes.jobs import Reinforced
 from orgthink.recipes.registry import RECIPES, adjusted
-from orgthink.training.rl import Clock, _update
+from orgthink.training.source import Clock
+from orgthink.training.update import update
 from orgthink.training.rows import PolicyRow
 
 pytestmark = pytest.mark.verl
@@ -177,7 +179,7 @@ def test_a_step_takes_as_many_optimizer_steps_for_episodes_with_0_and_with_4_for
     taken = []
     for some in (alone, forked):
         before = steps_taken(worker)
-        _update(backend, replace(JOB.settings, drift=1e3), some, rate=0.0)
+        update(backend, replace(JOB.settings, drift=1e3), some, rate=0.0)
         taken.append(steps_taken(worker) - before)
     assert taken == [JOB.settings.minibatches] * 2
 
@@ -202,11 +204,11 @@ def test_a_row_that_is_not_whole_is_named_before_it_is_sent(backend, rows):
 @pytest.mark.parametrize("backend", [1], indirect=True)
 def test_a_checkpoint_brings_weights_and_optimizer_back(backend, rows, worker, tmp_path: Path):
     (tmp_path / "one" / "model").mkdir(parents=True)
-    _update(backend, replace(JOB.settings, drift=1e3), rows, rate=1e-3)
+    update(backend, replace(JOB.settings, drift=1e3), rows, rate=1e-3)
     backend.save(tmp_path / "one")
     saved, taken = load_file(tmp_path / "one" / "model" / "model.safetensors"), steps_taken(worker)
     assert saved.keys() == load_file(BASE / "model.safetensors").keys()
-    _update(backend, replace(JOB.settings, drift=1e3), rows, rate=1e-3)
+    update(backend, replace(JOB.settings, drift=1e3), rows, rate=1e-3)
     backend.load(tmp_path / "one")
     assert steps_taken(worker) == taken
     for name, weight in worker.actor.engine.module.named_parameters():

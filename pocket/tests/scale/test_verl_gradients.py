@@ -30,11 +30,12 @@ from orgthink.scale.verl.loss import row_loss
 from orgthink.scale.verl.rows import fields, padding
 from orgthink.training.backend import EmbeddedBackend, Signals
 from orgthink.training.embedded import embedded
-from orgthink.recipes.jobs import Mars, Reinforced, model_folder
+from orgthink.recipes.from_model import model_folder
+from orgthink.recipes.jobs import Mars, Reinforced
 from orgthink.training.mastered import Mastered, mask_mastered
 from orgthink.training.policy_loss import weighted
 from orgthink.recipes.registry import RECIPES, adjusted
-from orgthink.training.rl import Clock
+from orgthink.training.source import Clock
 from orgthink.training.rows import PolicyRow
 from orgthink.training.staleness import within
 

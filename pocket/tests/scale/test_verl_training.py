@@ -24,7 +24,8 @@ from safetensors.torch import load_file
 
 from benchmarks import scale_page
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.recipes.jobs import Reinforced, model_folder
+from orgthink.recipes.from_model import model_folder
+from orgthink.recipes.jobs import Reinforced
 from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start, training_of
 from orgthink.scale.verl.launch import run
 from orgthink.scale.verl.placement import Placement

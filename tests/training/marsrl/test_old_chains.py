@@ -17,7 +17,7 @@ from orgthink.training.marsrl.chain import OutputGroup, Rules, last_groups, outp
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsSettings
-from orgthink.training.rl import Batch, Clock
+from orgthink.training.source import Batch, Clock
 
 HABITS = Habits(solves=0.3, accuses=0.7, rambles=0.1, spellings=50)
 CLOCK = 1.7e9

@@ -32,7 +32,8 @@ from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.marsrl.streams import STREAMS
 from orgthink.training.policy_loss import PolicyLoss
-from orgthink.training.rl import Batch, Clock, train_policy
+from orgthink.training.rl import train_policy
+from orgthink.training.source import Batch, Clock
 
 BUSY = Habits(solves=0.3, accuses=0.7, rambles=0.1, spellings=50)
 

@@ -28,7 +28,8 @@ from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
-from orgthink.training.rl import Batch, Clock, train_policy
+from orgthink.training.rl import train_policy
+from orgthink.training.source import Batch, Clock
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 

@@ -21,8 +21,8 @@ from orgthink.training.marsrl.chain import finished_in_step
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
-from orgthink.training.rl import Batch, Clock
 from orgthink.training.rows import PolicyRow, row_of
+from orgthink.training.source import Batch, Clock
 from orgthink.view.layout import layout
 
 BUSY = Habits(solves=0.3, accuses=0.7, rambles=0.1, spellings=50)
