@@ -70,7 +70,8 @@ def prepare(out: Path, arena: Arena, name: str, seed: int) -> Prepared:
     if not (path / DONE).is_file():
         _wait_for_others(path)
     if not (path / DONE).is_file():
-        show(f"{path.name}: {wanted.recipe}, {wanted.job.steps} steps …")
+        steps = "1 step" if wanted.job.steps == 1 else f"{wanted.job.steps} steps"
+        show(f"{path.name}: {wanted.recipe}, {steps} …")
         result = wanted.job.run(folder, _reporter(path.name, wanted))
         model = result / "model"
         made = model if model.is_dir() else result
