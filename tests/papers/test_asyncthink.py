@@ -170,6 +170,8 @@ def test_3_2_sixteen_expressions_are_graded() -> None:
         ("<FORK-1> a </FORK-1> <FORK-2> b </FORK-2> <FORK-3> c </FORK-3>", FormatError.POOL_OVERFLOW),  # (2), c = 3
         ("<JOIN-1>", FormatError.UNKNOWN_JOIN),  # (3)
         ("so that is it", FormatError.NO_ANSWER),  # (4)
+        ("so <ANSWER> </ANSWER>", FormatError.NO_ANSWER),
+        (r"so \boxed{ }", FormatError.NO_ANSWER),
     ],
 )
 def test_3_2_the_four_format_errors_earn_r_fe(said: str, kind: FormatError) -> None:
