@@ -298,7 +298,7 @@ def test_a_trained_model_says_what_it_was_trained_with(tmp_path):
     say_made_for(folder / "model", {"max_tokens": 5, "organizations": {"paramanager": {"rounds": 2}}})
     say_made_for(folder / "model", {"organizations": {"paramanager": {"calls": 3}}})
     said = json.loads((folder / "model" / "orgthink.json").read_text())
-    assert said["max_tokens"] == 5 and not {"capacity", "renew", "agent_tokens"} & said.keys(), "the former budget is gone"
+    assert said["max_tokens"] == 5 and not {"capacity", "renew", "agent_tokens"} & said.keys(), "the former is gone"
     assert said["organizations"] == {"paramanager": {"rounds": 2, "calls": 3}}
 
 
