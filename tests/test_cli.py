@@ -754,6 +754,25 @@ def test_a_model_has_the_capacity_and_the_tokens_that_it_was_trained_with(toy):
         limits(model=four, models=(f"b={three}",))
 
 
+def test_a_model_may_have_a_limit_for_a_segment_and_one_for_all_of_them(toy):
+    """As on countdown (AsyncThink, sections 4.2 and 4.5). Files without `agent_tokens` mean what they meant."""
+    both = str(made_for(Path("both"), SHIPPED | {"max_tokens": 40, "renew": True, "agent_tokens": 160}))
+    segment = str(made_for(Path("segment"), SHIPPED | {"max_tokens": 40, "renew": True}))
+    less = str(made_for(Path("less"), SHIPPED | {"max_tokens": 40, "renew": True, "agent_tokens": 80}))
+
+    def limits(**options) -> tuple[int, int | None]:
+        plan = Eval(organizations=("a=asyncthink", "b=asyncthink"), **options).plan()
+        return plan.sampling.max_tokens, plan.limits.agent_tokens
+
+    assert limits(model=both) == (40, 160) and limits(model=segment) == (40, None)
+    assert limits(model=both, renew=True) == (40, None)
+    assert limits(model=both, max_tokens=50) == (50, 50)
+    assert limits(model=both, agent_tokens=100) == (40, 100)
+    assert limits(max_tokens=50, agent_tokens=200) == limits(max_tokens=50, agent_tokens=200, renew=True) == (50, 200)
+    with pytest.raises(UserError, match=r"both with 160, .*less with 80.*: say --agent-tokens"):
+        limits(model=both, models=(f"b={less}",))
+
+
 def test_a_single_problem_is_solved_with_what_the_model_was_trained_with(toy):
     engine = toy(lambda text: " word" * 50)
     four = str(made_for(Path("four"), SHIPPED | {"capacity": 4, "max_tokens": 6}))
@@ -830,6 +849,7 @@ def test_a_run_folder_remembers_what_a_model_was_made_for(toy, monkeypatch: pyte
         ({"organizations": []}, "organizations: "),
         ({"capacity": 0}, "capacity is 0"),
         ({"max_tokens": -1}, "the budget is -1 tokens"),
+        ({"agent_tokens": -1}, "agent_tokens is -1"),
         ({"roles": {"worker": "toy"}}, "roles.worker: "),
         ({"roles": {"worker": {"model": "toy"}}}, "roles.worker.max_tokens: "),
         ({"roles": {"worker": {"model": "tooy", "max_tokens": 5}}}, "unknown model 'tooy': did you mean toy?"),

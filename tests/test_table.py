@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from manager_episodes import Call, episode_of
 
-from orgthink.cli.table import cells, lay_out, print_table
-from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
+from orgthink.cli.table import cells, conditions, lay_out, print_table
+from orgthink.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
+from orgthink.evaluation import Evaluation, OrganizationSpec
 from orgthink.measure.summary import summarise
+from orgthink.runtime.budget import Limits
+from orgthink.store import RunFolder
 
 MANAGED = episode_of([[Call(), Call("search")], [Call("reasoner", cost=1.0, model="large")]])
 THINKER = Trace("thinker", "thinker", None, (Span(Origin.SAMPLED, "5", 1),), model="small", cost=8.0)
@@ -29,6 +33,20 @@ def test_managers_show_their_rounds_and_everybody_beside_them_a_known_cost() -> 
     assert [rows["alone"][name] for name in OURS] == ["–", "–", "8.0"]
     assert [rows["unknown"][name] for name in OURS] == ["–", "–", "–"]
     assert rows["paramanager"]["all correct %"].startswith("100 [")
+
+
+@pytest.mark.parametrize(
+    ("total", "budget"),
+    [
+        (64, "64 tokens an agent"),
+        (None, "64 tokens a segment, renewed at each join"),
+        (96, "64 tokens a segment, renewed at each join, and 96 an agent"),
+    ],
+)
+def test_the_conditions_say_which_tokens_an_agent_has(tmp_path: Path, total: int | None, budget: str) -> None:
+    organizations = {"asyncthink": OrganizationSpec("asyncthink")}
+    plan = Evaluation("countdown", organizations, n=1, sampling=Sampling(64), limits=Limits(2, agent_tokens=total))
+    assert conditions(RunFolder.create(tmp_path / "run", "eval", plan))["budget"] == budget
 
 
 def test_without_a_manager_the_columns_are_missing() -> None:

@@ -53,6 +53,8 @@ class Options:
     renew: bool = False
     """The budget is renewed at each Join, as in the paper; an episode then ends after 1,000 turns. Without
     `--max-tokens` it also is if the model was trained so."""
+    agent_tokens: int | None = None
+    """Tokens that each agent may sample over all its segments; `--max-tokens` are then those of a segment."""
     temperature: float | None = None
     """0 is greedy; without it 1, and of `eval` what is a benchmark's convention."""
     seed: int = 0
@@ -91,8 +93,14 @@ class Options:
 
     def allowance(self, organizations: Mapping[str, OrganizationSpec]) -> Allowance:
         """Capacity and tokens: those of the options, else what the models were trained with."""
-        given = {"capacity": self.capacity, "max_tokens": self.max_tokens, "renew": self.renew}
-        return allowance(organizations, self.spec(), **given)
+        return allowance(
+            organizations,
+            self.spec(),
+            capacity=self.capacity,
+            max_tokens=self.max_tokens,
+            renew=self.renew,
+            agent_tokens=self.agent_tokens,
+        )
 
     def sampling(self, organizations: Mapping[str, OrganizationSpec]) -> Sampling:
         temperature = Attempts.temperature if self.temperature is None else self.temperature

@@ -96,7 +96,9 @@ def conditions(folder: RunFolder) -> dict[str, str]:
     if folder.config["kind"] != "eval":
         return made
     plan = folder.settings("eval", Evaluation)
-    budget = "an agent" if plan.limits.agent_tokens is not None else "a segment, renewed at each join"
+    total, budget = plan.limits.agent_tokens, "an agent"
+    if total is None or total > plan.sampling.max_tokens:
+        budget = "a segment, renewed at each join" + ("" if total is None else f", and {total} an agent")
     every = "" if plan.wanted is None else f" (all that there are, {plan.wanted} were asked for)"
     found = {
         "problems": f"{plan.n} {plan.split} problems of {plan.task}{every}",

@@ -1,7 +1,7 @@
 """A solution without its thinking, and its answer.
 
-In MarsRL (section 3 of the paper) a verifier gets the solution without the thinking. An answer within the thinking does
-not count.
+In MarsRL a verifier gets the solution without the thinking, which is ours: the paper does not say it. An answer within
+the thinking does not count.
 """
 
 from __future__ import annotations

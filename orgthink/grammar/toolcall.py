@@ -108,8 +108,8 @@ class ManagerReply:
     calls: tuple[ToolCall | BadCall, ...]
     """Calls in the order of the text."""
     well_formed: bool
-    """Fmt(y_t) of Eq. 12: the reasoning, then one or more calls, all valid, and nothing else except white space. Text
-    up to `</think>` does not count."""
+    """Fmt(y_t) of Eq. 12: the reasoning, then one or more calls, all readable, and nothing else except white space.
+    Whether they can be made is not asked. Text up to `</think>` does not count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,10 +132,12 @@ def calls_per_round(episode: Episode, tags: CallTags = TAGS) -> float | None:
 def requested_per_round(episode: Episode, tags: CallTags = TAGS) -> float | None:
     """1/T Σ n_t (Eq. 14); `None` without rounds.
 
-    A refused call is one of the n_t: it has ν = 0, and PARSE_ERR is the response to it (Eq. 4 to 6).
+    A refused call is one of the n_t: it has ν = 0, and PARSE_ERR is the response to it (Eq. 4 to 6). An action is
+    either calls or `final_answer` (Eq. 3), so a round with `final_answer` has one, whatever else it calls.
     """
-    turns = len(rounds(episode, tags))
-    return len(calls(episode, tags)) / turns if turns else None
+    every = rounds(episode, tags)
+    requested = sum(1 if one.ends else len(one.reply.calls) for one in every)
+    return requested / len(every) if every else None
 
 
 def cost(episode: Episode) -> float | None:

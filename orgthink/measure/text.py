@@ -127,12 +127,13 @@ class _Record:
         self._traces.append(_worker(child, texts[taken]))
 
     def episode(self, capacity: int) -> Episode:
-        if self._answer is None:
+        answer = self._answer or None  # an empty answer is none
+        if answer is None:
             self._faults.append(FormatFault(FormatError.NO_ANSWER, _ROOT, self._steps))
-        status = Status.NO_RETURN if self._answer is None else Status.OK
+        status = Status.NO_RETURN if answer is None else Status.OK
         root = Trace(
             _ROOT, "organizer", None, tuple(self._spans), tuple(self._edges),
-            status=status, returned=self._answer,
+            status=status, returned=answer,
         )  # fmt: skip
         return Episode(
             id="text|asyncthink|0",
@@ -140,7 +141,7 @@ class _Record:
             organization="asyncthink",
             capacity=capacity,
             traces=(root, *self._traces),
-            answer=self._answer,
+            answer=answer,
             format_faults=tuple(self._faults),
         )
 

@@ -84,9 +84,11 @@ class AsyncThink:
         work = _Organized(self, problem, session, await self.worker_tools.opened())
         organizer = work.agent("organizer", forks=True)
         answer = await work.done(organizer)
-        if answer is None and organizer.stop is not StopReason.FORMAT:
+        if answer is not None and answer.strip():
+            return answer
+        if organizer.stop is not StopReason.FORMAT:
             session.unanswered(organizer)
-        return answer
+        return None  # an empty answer is none
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,12 +106,15 @@ class RlSettings(Optimization):
     def made_for(self) -> Mapping[str, Any]:
         plan, name, organization = self.rollout, self.rollout.organization.organization, self.rollout.made
         style, rounds = getattr(organization, "prompts", None), getattr(organization, "rounds", None)
+        total = plan.limits.agent_tokens
+        renew = total is None or total > plan.max_tokens
         return {
             # What is not installed, such as a file of the user's, may be gone when the model is used.
             **({"prompts": style} if style in tuple(STYLES) else {}),
             **({"capacity": plan.limits.capacity} if plan.limits.capacity > 1 else {}),
             "max_tokens": plan.max_tokens,
-            "renew": plan.limits.agent_tokens is None,
+            "renew": renew,
+            **({"agent_tokens": total} if renew and total is not None else {}),
             **({"organizations": {name: {"rounds": rounds}}} if rounds and name in tuple(ORGANIZATIONS) else {}),
         }
 

@@ -373,6 +373,10 @@ def _require_plain_head(model: HuggingFaceModel, folder: Path) -> None:
         raise UserError(f"{folder} caps or scales its logits, which the trainers do not: choose another model")
 
 
+_ALLOWED = ("capacity", "max_tokens", "renew", "agent_tokens")
+"""Entries of an orgthink.json that go together: a training writes all of them anew."""
+
+
 def say_made_for(folder: Path, entries: Mapping[str, Any]) -> None:
     """Put entries into the orgthink.json of a model folder; those of an organization join what it says of it.
 
@@ -383,7 +387,7 @@ def say_made_for(folder: Path, entries: Mapping[str, Any]) -> None:
     file = folder / "orgthink.json"
     known = json_object(file) if file.is_file() else {}
     if "max_tokens" in entries:
-        known = {name: value for name, value in known.items() if name not in ("capacity", "max_tokens", "renew")}
+        known = {name: value for name, value in known.items() if name not in _ALLOWED}
     organizations = known.get("organizations", {})
     own = {name: organizations.get(name, {}) | one for name, one in entries.get("organizations", {}).items()}
     made = {**known, **entries, **({"organizations": organizations | own} if organizations or own else {})}

@@ -108,6 +108,7 @@ CASES: dict[str, Row] = {
         2, "<FORK-1>q</FORK-1><FORK-2>a <JOIN-1>r</JOIN-1> b </FORK-2><ANSWER>x</ANSWER>", {"1": ["1 2 3 4"]},
         (12, 15, 15 / 12, 4 / 12, 1, 1, ["MALFORMED_TAG", "MALFORMED_TAG"]),
     ),
+    "an empty answer": (2, "a <ANSWER> </ANSWER>", {}, (3, 3, 1.0, 0.0, 0, 0, ["NO_ANSWER"])),
     "no answer": (2, "a b", {}, (2, 2, 1.0, 0.0, 0, 0, ["NO_ANSWER"])),
     "an answer that is never closed": (2, "a <ANSWER> b", {}, (3, 3, 1.0, 0.0, 0, 0, ["MALFORMED_TAG", "NO_ANSWER"])),
     "words after the answer count": (1, "<ANSWER>x</ANSWER> c d", {}, (5, 5, 1.0, 0.0, 0, 0, [])),

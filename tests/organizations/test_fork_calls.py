@@ -325,6 +325,7 @@ def test_a_fork_that_was_refused_takes_no_place() -> None:
         ([r"so \boxed{5}"], "5"),
         ([r"<think> \boxed{4} </think> it is", r" \boxed{5}"], "5"),
         (["so it is 5"], None),
+        (["so <ANSWER></ANSWER>"], None),
         ([r"<think> \boxed{5}"], None),
         ([], None),
     ],

@@ -170,6 +170,8 @@ def test_3_2_sixteen_expressions_are_graded() -> None:
         ("<FORK-1> a </FORK-1> <FORK-2> b </FORK-2> <FORK-3> c </FORK-3>", FormatError.POOL_OVERFLOW),  # (2), c = 3
         ("<JOIN-1>", FormatError.UNKNOWN_JOIN),  # (3)
         ("so that is it", FormatError.NO_ANSWER),  # (4)
+        ("so <ANSWER> </ANSWER>", FormatError.NO_ANSWER),
+        (r"so \boxed{ }", FormatError.NO_ANSWER),
     ],
 )
 def test_3_2_the_four_format_errors_earn_r_fe(said: str, kind: FormatError) -> None:
@@ -257,6 +259,8 @@ def test_4_2_the_recipe() -> None:
     assert (settings.learning_rate, settings.rollout.problems, settings.rollout.group) == (1e-6, 64, 32)
     assert (settings.rollout.limits.capacity, settings.rollout.max_tokens) == (2, 2048)
     assert settings.rollout.limits.agent_tokens == 8192 and settings.steps == 180  # 4.5
+    said = {"capacity": 2, "max_tokens": 2048, "renew": True, "agent_tokens": 8192}
+    assert settings.made_for == {"prompts": "paper", **said}, "it is evaluated as it was trained"
     assert settings.reward == AsyncThinkReward(accuracy="fraction", count="workers")
     alone = RECIPES["asyncthink-qwen3-countdown-sequential"].settings.reward
     assert (alone.weight, alone.format_error) == (0, 0), "the baseline is rewarded for its answer only"

@@ -180,6 +180,15 @@ def test_eq_14_refused_calls_are_among_the_n_t(count: Any, theta_par: float, exp
     assert ParaManagerReward(count=count, theta_par=theta_par)(example()).parallel == expected
 
 
+@pytest.mark.parametrize("beside", [1, 4, 5])
+def test_eq_14_calls_beside_final_answer_are_not_made_and_earn_nothing(beside: int):
+    """An action is calls or `final_answer` (Eq. 3). Beyond n_max it ends the rounds too."""
+    episode = played(says(*[ToolCall("add", {"a": 3, "b": 4})] * beside, FINAL))
+    assert not unique_tools(episode) and rounds(episode)[0].ends and episode.answer == "7"
+    assert requested_per_round(episode) == calls_per_round(episode) == 1
+    assert ParaManagerReward()(episode).parallel == 0
+
+
 def test_eq_12_the_share_of_rounds_in_the_template():
     """The second of three rounds has no reasoning: 2 / 3."""
     bare = render_reply(None, [ToolCall("fail", {})])

@@ -295,10 +295,9 @@ def test_an_error_that_is_tolerated_leaves_the_answer_right() -> None:
     assert DEFAULT(tolerated).accuracy == 1
 
 
-def test_an_empty_answer_is_wrong_but_no_error() -> None:
+def test_an_empty_answer_is_no_answer() -> None:
     earned = DEFAULT(played(alone("")))
-    assert (earned.accuracy, earned.format_error) == (0, False)
-    assert earned.total == pytest.approx(DEFAULT.weight * 0.5 / 0.6)
+    assert (earned.accuracy, earned.format_error, earned.total) == (0, True, DEFAULT.format_error)
 
 
 @pytest.mark.parametrize("correct", range(5))

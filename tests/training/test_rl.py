@@ -294,10 +294,11 @@ def test_a_trained_model_says_what_it_was_trained_with(tmp_path):
     (folder,) = checkpoint.saved(tmp_path / "run")
     said = json.loads((folder / "model" / "orgthink.json").read_text())
     assert said == {"capacity": 3, "max_tokens": 24, "renew": False}
+    say_made_for(folder / "model", {"renew": True, "agent_tokens": 96})
     say_made_for(folder / "model", {"max_tokens": 5, "organizations": {"paramanager": {"rounds": 2}}})
     say_made_for(folder / "model", {"organizations": {"paramanager": {"calls": 3}}})
     said = json.loads((folder / "model" / "orgthink.json").read_text())
-    assert said["max_tokens"] == 5 and not {"capacity", "renew"} & said.keys(), "the former budget is gone"
+    assert said["max_tokens"] == 5 and not {"capacity", "renew", "agent_tokens"} & said.keys(), "the former is gone"
     assert said["organizations"] == {"paramanager": {"rounds": 2, "calls": 3}}
 
 

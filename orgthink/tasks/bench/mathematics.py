@@ -86,7 +86,7 @@ def _mathematics(name: str, *datasets: HubDataset, rows: int, k: int = 8, temper
     )
 
 
-# mean@8 at temperature 1.0 is the convention of ParaManager (§4.1), avg@32 at 0.6 that of MarsRL.
+# mean@8 at temperature 1.0 is the convention of ParaManager (§4.4), avg@32 at 0.6 that of MarsRL.
 AIME24 = _mathematics(
     "aime24",
     HubDataset("HuggingFaceH4/aime_2024", "train"),
