@@ -110,7 +110,9 @@ def test_tokens_are_those_of_a_real_rollout():
 
 def test_a_manager_replies_in_every_round_and_answers():
     """Up to what its context holds beside the prompt."""
-    job, config = PARAMANAGER, config_of(str(TINY))
+    rollout = replace(PARAMANAGER.settings.rollout, roles=("manager",))
+    job = replace(PARAMANAGER, settings=replace(PARAMANAGER.settings, rollout=rollout))
+    config = config_of(str(TINY))
     assert work_of(job, config | {"max_position_embeddings": 8192}).sampled == (12 + 1) * 24
     small = work_of(job, config)
     assert small.prompt + small.sampled == small.longest == config["max_position_embeddings"]

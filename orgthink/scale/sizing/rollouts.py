@@ -24,7 +24,8 @@ def work_of_rollouts(settings: object, context: int | None) -> Work:
 @work_of_rollouts.register
 def _work_of_episodes(settings: RlSettings, context: int | None) -> Work:
     """One wave of c − 1 workers, each forked once and joined once. If a Join renews the organizer's budget, it samples
-    c times as much as a worker. What the workers return, at most `max_tokens` each, is injected.
+    c times as much as a worker, at most what an agent may. What the workers return, at most `max_tokens` each, is
+    injected.
 
     If only named roles are trained, such as a manager, an attempt has one sequence, and the results of its tools fill
     the context. The further problems of `redraw` count as if they were always drawn.
@@ -33,7 +34,7 @@ def _work_of_episodes(settings: RlSettings, context: int | None) -> Work:
     attempts = settings.bounds()["episodes_a_step"] or 0
     tokens, c = plan.max_tokens, 1 if plan.roles else plan.limits.capacity
     own = min(tokens, plan.limits.agent_tokens or tokens)
-    organizer = own * c if plan.limits.agent_tokens is None else own
+    organizer = own * c if plan.limits.agent_tokens is None else min(own * c, plan.limits.agent_tokens)
     injected = (c - 1) * own // c
     prompt = PROMPT if context is None else min(PROMPT, context // 4)  # a small model's prompts are short
     if plan.roles:
