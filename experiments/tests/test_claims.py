@@ -114,6 +114,17 @@ def test_more_places_shorten_the_path_by_the_means_alone() -> None:
     assert list(unknown.values()) == [None, None, True, None]
 
 
+def test_a_path_that_is_short_greedy_only_is_a_row_of_its_own() -> None:
+    """Some organizers are short at T = 0 alone, and A2 names both."""
+    arenas = {name: arena_results(name) for name in ("countdown", "soup")}
+    for row in arenas["soup"]["tables"]["uncapped"]:
+        if row["method"] == "asyncthink-sampled":
+            row["critical_path_steps"] = LOW | {"mean": 0.2}
+    rows = {claim.id: claim.row() for claim in claims(arenas)}
+    assert rows["A2 (T = 1), six a ninth time"]["measured"] == 0.5 and rows["A2 (T = 1), six a ninth time"]["holds"]
+    assert rows["A2 (T = 1)"]["measured"] == 1 and rows["A2 (T = 1)"]["holds"] is False
+
+
 def test_seconds_beside_other_work_decide_nothing() -> None:
     rows = decided()
     assert rows["A3 (this CPU)"]["measured"] == 1 / 0.4 and rows["A3 (this CPU)"]["holds"] is None
@@ -132,7 +143,7 @@ def test_what_was_not_measured_neither_holds_nor_fails() -> None:
     assert Claim("A0", "a claim", Measured(1.0, None, None), "never", lambda *_: False).row()["holds"] is None
     countdown = arena_results("countdown") | {"differences": {}}
     rows = [claim.row() for claim in claims({"countdown": countdown})]
-    by_tables = {"A4", "A13 (c = 1, 2)", "A13 (c = 2, 4)", "A13 (c = 4, 8)", "A13 (ratio)"}
+    by_tables = {"A2 (T = 1)", "A4", "A13 (c = 1, 2)", "A13 (c = 2, 4)", "A13 (c = 4, 8)", "A13 (ratio)"}
     assert {row["id"] for row in rows if row["holds"] is not None} == by_tables
 
 

@@ -32,6 +32,7 @@ RECORD = Episode(
         agent("worker", "copper : scan * 2 * 9 18 29 ! copper ( 2 * 9 ) + 11 ; <RETURN> ! copper ( 2 * 9 ) + 11 ;"),
         agent("worker", "silver : scan + ! silver ( 2 * 9 ) + 11 ; gold : scan +"),
         agent("worker", "nothing of it"),
+        agent("worker", "copper : scan ! copper ( 2 * 9 ) + 11 ; <RETURN> ! copper ( 2 * 9 ) + 12 ;"),
     ),
 )
 
@@ -42,13 +43,14 @@ def test_a_countdown_is_right_if_the_named_solution_is_one_of_its_own_numbers() 
         Tried("organizer", 2, 5, False),
         Tried("worker", 1, 1, True),
         Tried("worker", 2, 5, False),
-    ], "the prompt is nobody's work, and there is no sixth"
+        Tried("worker", 1, 1, False),
+    ], "a slip of the copy counts, the prompt is nobody's work, and there is no sixth"
 
 
 def test_they_are_counted_by_agent_and_number() -> None:
     assert counted([RECORD, RECORD]).splitlines()[2:] == [
         "| organizer | 2 | 4 | 2 | 2 |",
-        "| worker | 1 | 2 | 0 | 0 |",
+        "| worker | 1 | 4 | 2 | 0 |",
         "| worker | 2 | 2 | 2 | 2 |",
     ]
     assert counted([]) == "none"

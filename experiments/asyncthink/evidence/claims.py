@@ -85,6 +85,15 @@ def _at_its_best(arena: Results, where: str = "", places: str = "c = 4", *, stri
         "mean > 0.55 or upper end > 0.60",
         lambda mean, _, high: mean > 0.55 or high > 0.60,
     )
+    if any(row["method"] == "asyncthink-sampled" for row in arena["tables"]["uncapped"]):
+        steps = [value(arena, method, "critical_path_steps").mean for method in ("asyncthink-sampled", rival)]
+        yield ByMeans(
+            f"A2 (T = 1){where}",
+            f"on a shorter critical path at T = 1 than {rival}: ratio of means",
+            _means(*steps, lambda a, b: a / b),
+            "mean > 0.55",
+            lambda mean, *_: mean > 0.55,
+        )
     cpu = f"than {rival}, beside other work on a CPU, whose steps are not bound by memory"
     yield replace(
         _in_less_time(f"this CPU{where}", cpu, against_reference(arena, rival, SECONDS).inverse), decides=False

@@ -34,7 +34,7 @@ class Tried(NamedTuple):
     place: int
     """Place of the countdown in the problem, from 1 on."""
     right: bool
-    """Whether the solution that it named is one."""
+    """Whether the solution that it named last is one: what a worker returns may be a copy with a slip."""
 
 
 def tried(episode: Episode) -> Iterator[Tried]:
@@ -46,9 +46,9 @@ def tried(episode: Episode) -> Iterator[Tried]:
         for name, work in zip(names, works, strict=True):
             place = NAMES.index(name)
             if place < len(parts):
-                named = re.search(rf"! {name} ([^;!]+) ;", work)
+                named = re.findall(rf"! {name} ([^;!]+) ;", work)  # the last one is what a worker returns
                 part = single.problem(parts[place]["numbers"], parts[place]["target"])
-                right = named is not None and single.grade(part, named[1]).all_correct
+                right = bool(named) and single.grade(part, named[-1]).all_correct
                 yield Tried(trace.role, len(names), place + 1, right)
 
 

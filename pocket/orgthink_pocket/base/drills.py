@@ -1,7 +1,8 @@
 """Drills: lines of a scan for any target, and single operations.
 
-Integers are single tokens, so a model knows of a target what lines with it have shown. Problems with held-out targets
-are never taught. The lines of `relations` are those of a scan, for every target alike, and without marks of solutions.
+Integers are single tokens, so a model knows of a target what lines with it have shown. Solutions for held-out targets
+are never taught; some countdowns without a solution have such targets. The lines of `relations` are those of a scan,
+for every target alike, and without marks of solutions.
 The former base erred there: for the held-out 11 and 21 at 7 % of the values, for trained targets at none.
 
 What is drawn at random is injected, so that it is not trained.

@@ -7,7 +7,7 @@ relation by an unused number of the problem. The whole solution follows, so answ
 
 Value and target are neighbours, so their relation is arithmetic on adjacent tokens. `facts` drills this arithmetic for
 every integer, because integers are single tokens and the model knows nothing about an integer without examples. No
-*problem* of the lessons has a held-out target.
+*solution* of the lessons is for a held-out target; some problems without a solution have one.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from orgthink_pocket.base import style as base
 from orgthink_pocket.style import NAMED, SEPARATOR, terse
@@ -140,8 +141,10 @@ def test_only_as_many_offers_count_as_there_are_parts(first, more, separator):
 
 
 @given(st.text(alphabet="1234579+-*/() =;,\n×", max_size=60) | st.text(max_size=60))
+@example("|")
+@example(" \\\\ ")
 def test_any_text_has_a_grade_and_solutions(answer):
     assert 0 <= _correct(answer) <= 4
     offered = COUNTDOWN_MINI_FOUR.solutions(FOUR, answer)
     assert offered == COUNTDOWN_MINI_SINGLE.solutions(FOUR, answer)
-    assert bool(offered) is any(piece.strip() for piece in answer.replace("\n", ";").replace(",", ";").split(";"))
+    assert bool(offered) is any(piece.strip() for piece in re.split(r"[\n;,|]|\\\\", answer)), "cells, lines, parts"
