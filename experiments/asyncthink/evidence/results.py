@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 from experiments.asyncthink.evidence.claims import ONCE_MORE, claims
@@ -36,6 +37,7 @@ EVIDENCE = Evidence(
         "memory-bound-paid": ("paid", memory_bound),
         "memory-bound-longer": ("longer", memory_bound),
         "memory-bound-drilled": ("drilled", memory_bound),
+        "memory-bound-soup": ("soup", partial(memory_bound, rivals=("alone-mean",))),
         "on-gpu-drilled": ("drilled", on_gpu),
         "on-gpu-thrice": ("thrice", on_gpu),
         "on-gpu-soup": ("soup", on_gpu),
