@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,10 @@ ATTACKED = "sum 1 + 1"
 """The problem that the server answers badly."""
 
 FINE = says("so <ANSWER> 3 </ANSWER>")
+
+for name in ("anyio", "h11", "httpcore2", "pydantic", "trio", "truststore"):
+    with suppress(ImportError):  # the first request imports them, for longer than its patience where a machine is busy
+        import_module(name)
 
 PATIENCE = RetryPolicy(read=1.5, silence=1.0, answer=1.5, attempts=3, first_delay=0.01)
 
