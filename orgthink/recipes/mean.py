@@ -69,7 +69,7 @@ class Mean:
     settings: MeanSettings = field(default_factory=MeanSettings)
     """Which models, and how much of each."""
     device: str = "cpu"
-    """Where it is computed."""
+    """Every training has one; a mean is computed on the CPU wherever that is."""
 
     @property
     def steps(self) -> int:
