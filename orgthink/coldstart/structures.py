@@ -6,8 +6,9 @@ A teacher without a given structure writes two shapes only. Random structures le
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,41 +41,73 @@ VARIED = (1, 2, 4, 8, 16)
 """What each chance is drawn from in a varied structure."""
 
 
+ALONE: Mapping[str, str] = MappingProxyType({})
+"""No part needs another one."""
+
+
 def random_structure(
-    rng: random.Random, parts: Sequence[str], capacity: int, largest_fork: int = 2, chances: Chances = EVEN
+    rng: random.Random,
+    parts: Sequence[str],
+    capacity: int,
+    largest_fork: int = 2,
+    chances: Chances = EVEN,
+    needs: Mapping[str, str] = ALONE,
 ) -> list[Step]:
     """Sample a valid sequence of actions. Each part is thought about or forked once, and every fork is joined.
 
     A fork takes up to `largest_fork` parts and the lowest free key. At most `capacity - 1` forks are active at a time.
+    `needs` names the part that a part needs. It has to be thought about or joined before, or stand before it in the
+    same fork.
     """
     left = list(parts)
-    active: list[str] = []
+    known: set[str] = set()
+    active: dict[str, tuple[str, ...]] = {}
     steps: list[Step] = []
     while left or active:
-        choices = ["think"] * (bool(left) * chances.think) + ["join"] * (bool(active) * chances.join)
-        if left and len(active) < capacity - 1:
+        ready = _next(left, known, needs) is not None
+        choices = ["think"] * (ready * chances.think) + ["join"] * (bool(active) * chances.join)
+        if ready and len(active) < capacity - 1:
             choices += ["fork"] * chances.fork
         match rng.choice(choices):
             case "think":
-                steps.append(Step("think", parts=(left.pop(0),)))
+                taken = _taken(left, 1, known, needs)
+                steps.append(Step("think", parts=taken))
+                known.update(taken)
             case "fork":
                 size = rng.randint(1, min(largest_fork, len(left)))
                 key = next(str(i) for i in range(1, capacity) if str(i) not in active)
-                steps.append(Step("fork", key, tuple(left.pop(0) for _ in range(size))))
-                active.append(key)
+                active[key] = _taken(left, size, known, needs)
+                steps.append(Step("fork", key, active[key]))
             case "join":
-                key = active.pop(rng.randrange(len(active)))
+                key = list(active)[rng.randrange(len(active))]
+                known.update(active.pop(key))
                 steps.append(Step("join", key))
     return steps
 
 
-def varied_structure(rng: random.Random, parts: Sequence[str], capacity: int) -> list[Step]:
+def _next(left: Sequence[str], known: Collection[str], needs: Mapping[str, str]) -> str | None:
+    """The first part whose need is known; `None` if there is none."""
+    return next((part for part in left if part not in needs or needs[part] in known), None)
+
+
+def _taken(left: list[str], size: int, known: Collection[str], needs: Mapping[str, str]) -> tuple[str, ...]:
+    """Up to `size` parts, which are no longer left: each needs what is known, or one that is taken before it."""
+    taken: list[str] = []
+    while len(taken) < size and (part := _next(left, {*known, *taken}, needs)) is not None:
+        left.remove(part)
+        taken.append(part)
+    return tuple(taken)
+
+
+def varied_structure(
+    rng: random.Random, parts: Sequence[str], capacity: int, largest_fork: int = 2, needs: Mapping[str, str] = ALONE
+) -> list[Step]:
     """A random structure with chances of its own: some only fork before they join, others hardly fork at all.
 
     With the same chances for all, a pool of eight is seldom full: six parts in six forks at once come once in 1,400.
     """
     chances = Chances(*(rng.choice(VARIED) for _ in range(3)))
-    return random_structure(rng, parts, capacity, largest_fork=rng.randint(1, 2), chances=chances)
+    return random_structure(rng, parts, capacity, rng.randint(1, largest_fork), chances, needs)
 
 
 def fixed_structure(rng: random.Random, parts: Sequence[str], capacity: int) -> list[Step]:

@@ -12,7 +12,7 @@ import random
 import re
 from collections.abc import Collection, Sequence
 
-from orgthink.coldstart.structures import Step, random_structure
+from orgthink.coldstart.structures import Step, random_structure, varied_structure
 from orgthink.episode import Problem
 from orgthink.grammar.solution import THOUGHT
 from orgthink.tasks.expression import parse
@@ -24,6 +24,8 @@ ORDER = ("*", "/", "+", "-")
 """Operators in the order of a thinker alone: 215 steps to the fourth solution on average, 298 for a whole scan."""
 WANTED = 4
 """Solutions of `countdown-mini`."""
+LARGEST_FORK = 3
+"""Most linked countdowns of a fork: half of them."""
 
 _HIT = re.compile(r" ! (\( \d+ . \d+ \) . \d+|\d+ . \( \d+ . \d+ \))")
 
@@ -137,6 +139,53 @@ class NamedFamily(Family):
         self, rng: random.Random, problem: Problem, capacity: int, draw: Structures = random_structure
     ) -> list[Step]:
         return draw(rng, self.parts(problem), capacity)
+
+
+class LinkedFamily(Family):
+    """`countdown-mini-linked`: countdowns that may need what another one leaves over.
+
+        zinc : 3 1 8 13 14 ; scan * … ! zinc ( 3 * 14 ) - 13 left 1 ;
+
+    A sub-query names parts, and what is known of what they need.
+    """
+
+    stays = THOUGHT
+
+    def parts(self, problem: Problem) -> list[str]:
+        return [part["name"] for part in problem.data["parts"]]
+
+    def query(self, work: Thinking, parts: Sequence[str]) -> str:
+        needs, known = links(work.problem), dict(work.results)
+        listed = [
+            f"{part} ; {needs[part]} {_left(known[needs[part]])}" if needs.get(part) in known else part
+            for part in parts
+        ]
+        return " ; ".join(listed)
+
+    def think(self, work: Thinking, part: str) -> str:
+        data = next(one for one in work.problem.data["parts"] if one["name"] == part)
+        text, hit = first(data, part)
+        work.results.append((part, f"{hit} left {data['left']}"))
+        return f"{part} : {' '.join(map(str, data['numbers']))} ; {text.removesuffix(' ;')} left {data['left']} ;"
+
+    def finish(self, work: Thinking) -> tuple[str, str]:
+        return "", " ; ".join(hit.partition(" left ")[0] for _, hit in work.results)
+
+    def structure(
+        self, rng: random.Random, problem: Problem, capacity: int, draw: Structures = random_structure
+    ) -> list[Step]:
+        """A varied one, in which parts come after what they need: other draws do not know that."""
+        parts = self.parts(problem)
+        return varied_structure(rng, rng.sample(parts, len(parts)), capacity, LARGEST_FORK, links(problem))
+
+
+def links(problem: Problem) -> dict[str, str]:
+    """Name of a countdown → name of the one that it needs."""
+    return {part["name"]: part["needs"] for part in problem.data["parts"] if part["needs"]}
+
+
+def _left(result: str) -> str:
+    return result.partition(" left ")[2]
 
 
 class SingleFamily(Family):

@@ -52,13 +52,14 @@ class Base:
         "dividing-whole",
         "dividing-drilled",
         "mixed",
+        "linked",
         "manager",
     ] = "even"
     """How often each lesson is drawn: `late` has more of what takes longest to learn, `reviews` has only solvers,
     verifiers and correctors, `renewing` also correctors that begin anew, `renewed` also verifiers of grids that break
     their clues, `dividing` only thinkers, organizers and workers of several countdowns, `dividing-whole` the same with
-    six countdowns each, `dividing-drilled` these with more drills, `mixed` the same and named values, `manager` only
-    managers."""
+    six countdowns each, `dividing-drilled` these with more drills, `mixed` the same and named values, `linked`
+    countdowns that may need each other, `manager` only managers."""
     organizers: Literal["random", "varied", "fixed", "none"] = "random"
     """Structures of its organizers: `random`, as AsyncThink's cold start has them; `varied`, each with chances of its
     own for thinking, forks and joins; `fixed`, the two topologies that a teacher writes by itself; or `none`, no

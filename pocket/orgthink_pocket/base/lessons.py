@@ -15,7 +15,7 @@ from orgthink.episode import Problem, Trace
 from orgthink.tasks.sudoku import SUDOKU as SUDOKU_TASK
 from orgthink.training.rows import Row, row_of
 from orgthink_pocket.base import arithmetic, calling, drills, review
-from orgthink_pocket.base.countdown import CountdownFamily, NamedFamily, SeveralFamily, SingleFamily
+from orgthink_pocket.base.countdown import CountdownFamily, LinkedFamily, NamedFamily, SeveralFamily, SingleFamily
 from orgthink_pocket.base.family import CAPACITIES, Family, Structures, organizer, sequential
 from orgthink_pocket.base.review_countdown import SeveralReviews, SingleReviews
 from orgthink_pocket.base.review_sudoku import SudokuAnew, SudokuReviews
@@ -26,6 +26,7 @@ from orgthink_pocket.lessons import rehearsals
 from orgthink_pocket.lessons import tools as tool_lessons
 from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
+from orgthink_pocket.tasks.countdown_linked import COUNTDOWN_MINI_LINKED
 from orgthink_pocket.tasks.ledger import LEDGER_MINI
 from orgthink_pocket.tasks.parts import PARTS_MINI
 from orgthink_pocket.tasks.sums import SUMS_MINI
@@ -34,6 +35,7 @@ COUNTDOWN, SINGLE, SEVERAL = "countdown-mini", "countdown-mini-single", "countdo
 NAMED = "countdown-mini-six"
 WHOLE = "countdown-mini-six, whole"
 """The same with as many countdowns as the task has."""
+LINKED = COUNTDOWN_MINI_LINKED.name
 ARITHMETIC, LEDGER, SUDOKU = "arithmetic-mini", "ledger-mini", "sudoku"
 SUMS, PARTS = SUMS_MINI.name, PARTS_MINI.name
 ANEW = "sudoku, begun anew"
@@ -45,6 +47,7 @@ FAMILIES: Mapping[str, Family] = {
     SEVERAL: SeveralFamily(),
     NAMED: NamedFamily(),
     WHOLE: NamedFamily(),
+    LINKED: LinkedFamily(),
     ARITHMETIC: arithmetic.ShortFamily(),
     SUMS: arithmetic.SumsFamily(),
     PARTS: arithmetic.PartsFamily(),
@@ -69,6 +72,8 @@ PARTS_OF_NAMED = (2, 6)
 """Fewest and most countdowns with words as names. A lesson that does not fit the context is left out."""
 PARTS_OF_WHOLE = (6, 6)
 """The same where there are as many as in the task."""
+PARTS_OF_LINKED = (2, 3, 4, 5, 6, 6, 6, 6)
+"""Countdowns that may be linked, in as many chains at random."""
 PARTS_OF_SEVERAL = (2, 4)
 """Fewest and most countdowns of a thinker, so that its text fits the context."""
 
@@ -133,6 +138,10 @@ DIVIDING_WHOLE = replace(
 DIVIDING_DRILLED = replace(DIVIDING_WHOLE, drills={"relations": 2, "operations": 1})
 """The same with as many drills as the base had, 18 % of the tokens: with 2 %, arithmetic with held-out targets is
 forgotten."""
+LINKED_ONES = replace(
+    DIVIDING, alone={LINKED: 1, SINGLE: 0.1}, organizing={LINKED: 3}, drills={"relations": 1.5, "operations": 0.5}
+)
+"""Shares of fine-tuning for countdowns that may need each other."""
 MIXED = replace(
     DIVIDING,
     alone={WHOLE: 0.5, PARTS: 0.5},
@@ -153,6 +162,7 @@ MIXTURES = {
     "dividing-whole": DIVIDING_WHOLE,
     "dividing-drilled": DIVIDING_DRILLED,
     "mixed": MIXED,
+    "linked": LINKED_ONES,
     "manager": MANAGERS,
 }
 """Mixtures by name."""
@@ -202,11 +212,22 @@ class Lessons:
             return calling.several(rng, PARTS_OF_SEVERAL)
         if name in (NAMED, WHOLE):
             return calling.several(rng, PARTS_OF_NAMED if name == NAMED else PARTS_OF_WHOLE, NAMED)
+        if name == LINKED:
+            return self._linked()
         if name in (COUNTDOWN, SINGLE) and not solvable and rng.random() < HARD:
             task = COUNTDOWN_MINI if name == COUNTDOWN else COUNTDOWN_MINI_SINGLE
             target = rng.randint(*task.size.targets)
             return task.problem(rehearsals.missing(target, rng), target)
         return next(self._problems[SUDOKU if name == ANEW else name])
+
+    def _linked(self) -> Problem:
+        """Countdowns in any number of chains."""
+        rng, task = self._rng, COUNTDOWN_MINI_LINKED
+        count = rng.choice(PARTS_OF_LINKED)
+        chains = rng.randint(1, count)
+        while (found := task.drawn(rng, task.targets("train"), count, chains)) is None:
+            pass
+        return found
 
     def _call(self, name: str) -> list[Trace]:
         if name in ("manager", "user"):

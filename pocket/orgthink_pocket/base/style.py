@@ -12,6 +12,7 @@ from importlib.resources import files
 from orgthink.episode import Problem
 from orgthink.organizations.prompts import Style, read_templates
 from orgthink_pocket import style as pocket
+from orgthink_pocket.tasks.countdown_linked import shown
 from orgthink_pocket.tasks.parts import NAMES
 
 REFERENCE = "orgthink_pocket.base.style:BASE"
@@ -34,6 +35,12 @@ def _named(problem: Problem) -> str:
     return f"several {pocket.SEPARATOR.join(f'{name}{pocket.NAMED}{pocket.numbers(part)}' for name, part in parts)}"
 
 
+def _linked(problem: Problem) -> str:
+    parts = problem.data["parts"]
+    listed = (f"{part['name']}{pocket.NAMED}{' '.join(shown(parts, part))} = {part['target']}" for part in parts)
+    return f"several {pocket.SEPARATOR.join(listed)}"
+
+
 def _parts(problem: Problem) -> str:
     return f"parts {' ; '.join(f'{name} = {part}' for name, part in problem.data['parts'])}"
 
@@ -42,6 +49,7 @@ _WRITERS: dict[str, Callable[[Problem], str]] = {
     "countdown-mini-single": _of_another("single"),
     **dict.fromkeys(("countdown-mini-two", "countdown-mini-three", "countdown-mini-four"), _of_another("several")),
     "countdown-mini-six": _named,
+    **dict.fromkeys(("countdown-mini-linked", "countdown-mini-linked-chained"), _linked),
     "sums-mini": lambda problem: f"sums {problem.data['expression']}",
     **dict.fromkeys(("parts-mini", "parts-mini-independent", "parts-mini-chained"), _parts),
 }
