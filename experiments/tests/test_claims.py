@@ -19,6 +19,7 @@ from experiments.asyncthink.evidence import memory_bound as replays
 from experiments.asyncthink.evidence import on_gpu
 from experiments.asyncthink.evidence.claims import ONCE_MORE, claims
 from experiments.asyncthink.evidence.efficiency import efficiency
+from experiments.asyncthink.evidence.links import KINDS
 from experiments.asyncthink.evidence.results import EVIDENCE
 from experiments.shared.claims import UNKNOWN, Claim, Measured, best, best_held_out
 from experiments.shared.script import with_claims
@@ -32,6 +33,7 @@ from orgthink.store import RunFolder
 NAMES = (*EVIDENCE.arenas, *EVIDENCE.extra)
 ARENAS = {name: read_arena(EVIDENCE.home / name / "arena.toml") for name in NAMES}
 LOW = {"mean": 0.4, "low": 0.3, "high": 0.5, "n": 3}
+NUMBERS = dict.fromkeys(("right", "path", "forked", "right_gap", "path_ratio", "forked_gap"), LOW)
 
 
 def arena_results(name: str) -> dict[str, Any]:
@@ -57,6 +59,7 @@ def decided() -> dict[str, dict[str, Any]]:
     arenas["efficiency"] = dict.fromkeys(ARENAS["stages"].methods, LOW)
     arenas |= {f"memory-bound-{name}": {"ratios": dict.fromkeys(ARENAS[name].methods, LOW)} for name in ONCE_MORE}
     arenas |= {f"targets-{name}": dict.fromkeys(ARENAS[name].methods, LOW) for name in ONCE_MORE}
+    arenas["kinds-linked"] = {kind: dict.fromkeys(ARENAS["linked"].methods, NUMBERS) for kind in KINDS}
     arenas["on-gpu-thrice"] = {"model": "a model", "device": "a GPU", "ratios": {"alone": LOW}}
     return {claim.id: claim.row() for claim in claims(arenas)}
 

@@ -34,6 +34,29 @@ def test_every_structure_keeps_the_protocol_and_covers_every_part(draw, fewest, 
     assert sorted(done) == sorted(parts)
 
 
+@pytest.mark.parametrize("draw", [random_structure, varied_structure])
+@given(data=st.data(), seed=st.integers(), count=st.integers(1, 8), largest=st.integers(1, 3))
+def test_a_part_comes_after_the_one_that_it_needs(draw, data, seed, count, largest):
+    parts = list("abcdefgh"[:count])
+    needs = {
+        part: data.draw(st.sampled_from(parts[:i])) for i, part in enumerate(parts) if i and data.draw(st.booleans())
+    }
+    order = data.draw(st.permutations(parts))
+    known, forked = set(), {}
+    for step in draw(random.Random(seed), order, 4, largest_fork=largest, needs=needs):
+        if step.action == "join":
+            known |= forked.pop(step.key)
+        taken = set()
+        for part in step.parts:
+            assert part not in needs or needs[part] in known | taken
+            taken.add(part)
+        if step.action == "fork":
+            forked[step.key] = taken
+        else:
+            known |= taken
+    assert known == set(parts) and not forked
+
+
 def test_a_teacher_by_itself_has_two_shapes():
     """Every Fork joined at once, or all places taken first (section 3.1)."""
     shapes = {" ".join(step.action for step in fixed_structure(random.Random(seed), "abcd", 3)) for seed in range(20)}

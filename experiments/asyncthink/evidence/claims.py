@@ -35,6 +35,7 @@ ONCE_MORE = {
 """Arena → the task on which A1 to A4 are decided once more."""
 STRICT = {"averaged", "paid", "longer", "drilled", "thrice", "soup"}
 """Arenas whose best baseline is the one that is best on the held-out problems themselves."""
+_CHAINS = {"1": "one chain", "6": "six chains", "divisible": "2, 3 and 6 chains"}
 PATH, SECONDS = "critical_path_ratio", "seconds_ratio"
 
 
@@ -63,6 +64,8 @@ def claims(arenas: Mapping[str, Results]) -> list[Claim]:
         found += _where_they_pay(arenas["mixed"], arenas["dependent"])
     if "drilled" in arenas:
         found += _paid(arenas["drilled"])
+    if "linked" in arenas:
+        found += _linked(arenas["linked"], arenas.get("kinds-linked", {}))
     if "stages" in arenas:
         found += _stages(arenas["stages"], arenas.get("efficiency", {}))
     return found
@@ -333,6 +336,53 @@ def _paid(arena: Results) -> Iterator[Claim]:
         against_reference(arena, "paid-for-concurrency", "accuracy").negated,
         "upper end < 0",
         lambda _, __, high: high < 0,
+    )
+
+
+def _linked(arena: Results, kinds: Results) -> Iterator[Claim]:
+    """A20 to A27: countdowns that may need each other, by the number of their chains."""
+    rival = best_held_out(arena, "baseline")
+
+    def of(kind: str, method: str, measure: str) -> Measured:
+        return estimate(kinds.get(kind, {}).get(method, {}).get(measure))
+
+    yield _as_right("A20", rival, against_reference(arena, rival, "accuracy").negated)
+    for id_, kind, most, end in (("A21", "divisible", 0.65, 0.70), ("A22", "6", 0.55, 0.60)):
+        yield Claim(
+            id_,
+            f"on a shorter critical path than {rival}, {_CHAINS[kind]}: ratio of means",
+            of(kind, rival, "path_ratio"),
+            f"mean > {most:.2f} or upper end > {end:.2f}",
+            lambda mean, _, high, most=most, end=end: mean > most or high > end,
+        )
+    share = "share of episodes with a Fork"
+    forks = {kind: of(kind, "asyncthink", "forked") for kind in ("1", "6")}
+    never, always = (f"it {what}, {_CHAINS[kind]}: {share}" for what, kind in (("does not fork", "1"), ("forks", "6")))
+    yield Claim("A23", never, forks["1"], "mean > 0.05", lambda mean, *_: mean > 0.05)
+    yield Claim("A24", always, forks["6"], "mean < 0.95", lambda mean, *_: mean < 0.95)
+    gap = of("divisible", "fan-out", "right_gap")
+    workflow = f"righter than a static workflow, {_CHAINS['divisible']}: difference"
+    yield Claim("A25", workflow, gap, "lower end ≤ 0", lambda _, low, __: low <= 0)
+    yield Claim(
+        "A26 (path)",
+        f"reinforcement learning shortens the path, {_CHAINS['divisible']}: after ÷ before",
+        of("divisible", "untrained", "path_ratio"),
+        "upper end ≥ 1",
+        lambda _, __, high: high >= 1,
+    )
+    yield Claim(
+        "A26 (accuracy)",
+        f"at no loss, {_CHAINS['divisible']}: all correct, after − before",
+        of("divisible", "untrained", "right_gap"),
+        "upper end < 0",
+        lambda _, __, high: high < 0,
+    )
+    yield Claim(
+        "A27",
+        f"paid for concurrency it forks more, {_CHAINS['1']}: {share}, λ − μ",
+        of("1", "paid-for-concurrency", "forked_gap").negated,
+        "lower end ≤ 0",
+        lambda _, low, __: low <= 0,
     )
 
 

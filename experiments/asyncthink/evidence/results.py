@@ -8,6 +8,7 @@ from pathlib import Path
 
 from experiments.asyncthink.evidence.claims import ONCE_MORE, claims
 from experiments.asyncthink.evidence.efficiency import efficiency
+from experiments.asyncthink.evidence.links import by_kind
 from experiments.asyncthink.evidence.memory_bound import memory_bound
 from experiments.asyncthink.evidence.on_gpu import on_gpu
 from experiments.asyncthink.evidence.targets import over_targets
@@ -23,12 +24,25 @@ EVIDENCE = Evidence(
         "several",
         "chains",
         "trees",
-        "mixed",
-        "dependent",
+        "linked",
     ),
     claims,
-    extra=("stages", "six", "whole", "varied", "averaged", "paid", "longer", "drilled", "thrice", "soup"),
+    extra=(
+        "mixed",
+        "dependent",
+        "stages",
+        "six",
+        "whole",
+        "varied",
+        "averaged",
+        "paid",
+        "longer",
+        "drilled",
+        "thrice",
+        "soup",
+    ),
     measures={
+        "kinds-linked": ("linked", by_kind),
         "efficiency": ("stages", efficiency),
         "memory-bound-six": ("six", memory_bound),
         "memory-bound-whole": ("whole", memory_bound),

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from statistics import fmean
 
-from orgthink_pocket.base.family import Structures, organizer, sequential
+from orgthink_pocket.base.family import Family, Structures, organizer, sequential
 from orgthink_pocket.base.lessons import FAMILIES, NAMED, PARTS
 from orgthink_pocket.base.recipes import THRESHOLD
 from orgthink_pocket.tasks.countdown_several import COUNTDOWN_MINI_SIX
@@ -57,7 +57,12 @@ DIVISIONS: Mapping[str, Structures] = {
 
 def taught(problem: Problem, draw: Structures, seed: int, family: str = NAMED, capacity: int = CAPACITY) -> Episode:
     """The teacher's episode, with words as decoding steps."""
-    lead, *workers = organizer(FAMILIES[family], problem, capacity, random.Random(seed), draw)
+    return of_lesson(FAMILIES[family], problem, draw, seed, capacity)
+
+
+def of_lesson(family: Family, problem: Problem, draw: Structures, seed: int, capacity: int = CAPACITY) -> Episode:
+    """The same for any family."""
+    lead, *workers = organizer(family, problem, capacity, random.Random(seed), draw)
     texts: dict[str, list[str]] = {}
     for key, worker in zip(_keys(lead.text), workers, strict=True):
         texts.setdefault(key, []).append(worker.text)
@@ -85,7 +90,7 @@ def divided(problems: Sequence[Problem]) -> str:
         reward = fmean(concurrency_reward(episode, THRESHOLD) for episode in episodes)
         numbers = {"critical path (steps)": f"{path:.0f}", "÷ one thinker's": f"{path / alone:.2f}"}
         rows.append({"division": name, **numbers, "R_η": f"{reward:.3f}"})
-    return _titled(rows)
+    return titled(rows)
 
 
 def chained(problems: Sequence[Problem]) -> str:
@@ -106,10 +111,10 @@ def chained(problems: Sequence[Problem]) -> str:
         | {title: f"{fmean(map(measure, episodes)):.{digits}f}" for title, measure, digits in columns}
         for number, episodes in sorted(by_forks.items())
     ]
-    return _titled(rows)
+    return titled(rows)
 
 
-def _titled(rows: Sequence[Mapping[str, str]]) -> str:
+def titled(rows: Sequence[Mapping[str, str]]) -> str:
     return table(rows, [(title, lambda row, title=title: row[title]) for title in rows[0]])
 
 

@@ -27,7 +27,7 @@ from orgthink.tasks.sudoku import SUDOKU
 from orgthink.tasks.task import in_split
 
 GRADERS = {lessons.SUMS: SUMS_MINI, lessons.PARTS: PARTS_MINI}
-DIVIDED = (*lessons.MIXTURE.organizing, lessons.NAMED)
+DIVIDED = (*lessons.MIXTURE.organizing, lessons.NAMED, lessons.LINKED)
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +144,39 @@ def test_a_worker_of_named_countdowns_works_on_those_that_its_organizer_names():
         assert [re.findall(r"(\w+) : scan", written(worker)) for worker in workers] == [
             query.split(" ; ") for query in queries
         ]
+
+
+def test_linked_countdowns_are_taken_when_what_they_need_is_known(tokenizer):
+    """A worker is given what its organizer knows, and finds the rest itself."""
+    rng, given = random.Random(6), 0
+    stream = lessons.Lessons(random.Random(0), tokenizer)
+    for problem in (stream.problem(lessons.LINKED) for _ in range(60)):
+        parts = {part["name"]: part for part in problem.data["parts"]}
+        root, *workers = organizer(lessons.FAMILIES[lessons.LINKED], problem, 8, rng)
+        known: set[str] = set()
+        forked: dict[str, list[str]] = {}
+        texts = iter(workers)
+        for text in re.findall(r"\w+ : |<FORK-\d> .*? </FORK|<JOIN-\d>", written(root)):
+            if text.startswith("<FORK"):
+                query, own = text.split(" ", 1)[1].removesuffix(" </FORK").split(" ; "), set[str]()
+                told = dict(piece.split() for piece in query if " " in piece)
+                forked[text[6]] = names = [piece for piece in query if " " not in piece]
+                for name in names:
+                    need = parts[name]["needs"]
+                    assert need is None or need in own or told[need] == str(parts[need]["left"])
+                    own.add(name)
+                assert set(told) <= known
+                given += len(told)
+                assert re.findall(r"(\w+) : ", written(next(texts))) == names
+            elif text.startswith("<JOIN"):
+                known.update(forked[text[6]])
+            else:
+                name = text.removesuffix(" : ")
+                assert parts[name]["needs"] in (None, *known)
+                known.add(name)
+        assert known == parts.keys()
+    assert given > 20
+    assert {len(stream.problem(lessons.LINKED).data["parts"]) for _ in range(60)} == set(lessons.PARTS_OF_LINKED)
 
 
 def test_an_organizer_of_countdown_stops_when_four_are_found():

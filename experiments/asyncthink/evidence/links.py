@@ -1,0 +1,156 @@
+"""Countdowns that may need each other, by the number of their chains: who is right, on what path, and who forks.
+
+    python -m experiments.asyncthink.evidence.links
+
+writes the tables of the page: what was measured, and what the teacher's texts would need if each chain is forked, or
+if the organizer keeps one for itself.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from orgthink_pocket.base.countdown import LinkedFamily
+from orgthink_pocket.base.family import Structures
+from orgthink_pocket.base.lessons import LINKED
+from orgthink_pocket.tasks.countdown_linked import COUNTDOWN_MINI_LINKED
+
+from experiments.asyncthink.evidence.chains_of import chains_of
+from experiments.asyncthink.evidence.structures import of_lesson, thinker_path, titled
+from experiments.shared.estimates import as_json, crossed_ratio
+from experiments.shared.readme import fill, interval
+from experiments.shared.recorded import episodes_of, is_recorded
+from orgthink.arena.config import Arena, read_arena
+from orgthink.coldstart.structures import Step, random_structure
+from orgthink.episode import Episode, Problem
+from orgthink.files import write_whole
+from orgthink.measure.crossed import Cells, crossed_average, crossed_difference, crossed_proportion
+from orgthink.measure.forking import forked
+from orgthink.measure.latency import critical_path
+from orgthink.tabular import json_object
+
+HOME = Path(__file__).parent / "linked"
+"""Folder of the arena."""
+KINDS: Mapping[str, tuple[int, ...]] = {"1": (1,), "2": (2,), "3": (3,), "6": (6,), "divisible": (2, 3, 6)}
+"""Name of a kind → its numbers of chains."""
+Values = Mapping[str, Sequence[tuple[str, int, float]]]
+"""Measure → (problem, seed, value) of every attempt."""
+PROBLEMS = 400
+"""Training problems of the table."""
+
+
+def by_kind(runs: Path, arena: Arena) -> dict[str, Any] | None:
+    """Kind → method → `right`, `path` and `forked`; `right_gap` and `forked_gap`, the reference - the method; and
+    `path_ratio`, the reference ÷ the method. `None` if the reference is not recorded.
+    """
+    found = [name for name in arena.methods if is_recorded(runs, arena, name)]
+    if arena.reference not in found:
+        return None
+    values = {name: _values(runs, arena, name) for name in found}
+    return as_json(
+        {
+            kind: {name: _numbers(values[name], values[arena.reference], chains) for name in found}
+            for kind, chains in KINDS.items()
+        }
+    )
+
+
+def _values(runs: Path, arena: Arena, method: str) -> Values:
+    measures: dict[str, Callable[[Episode], float]] = {
+        "chains": lambda episode: episode.problem.data["chains"],
+        "right": lambda episode: float(episode.grade is not None and episode.grade.all_correct),
+        "path": critical_path,
+        "forked": lambda episode: float(forked(episode)),
+    }
+    episodes = [(episode, seed) for seed in arena.seeds for episode in episodes_of(runs, method, seed)]
+    return {
+        name: [(episode.problem.id, seed, measure(episode)) for episode, seed in episodes]
+        for name, measure in measures.items()
+    }
+
+
+def _numbers(ours: Values, reference: Values, chains: Sequence[int]) -> dict[str, Any]:
+    mine, theirs = ({name: _of(values, name, chains) for name in values} for values in (ours, reference))
+    return {
+        "right": crossed_proportion(mine["right"]),
+        "path": crossed_average(mine["path"]),
+        "forked": crossed_proportion(mine["forked"]),
+        "right_gap": crossed_difference(theirs["right"], mine["right"]),
+        "path_ratio": crossed_ratio(theirs["path"], mine["path"]),
+        "forked_gap": crossed_difference(theirs["forked"], mine["forked"]),
+    }
+
+
+def _of(values: Values, name: str, chains: Sequence[int]) -> Cells:
+    """The values of problems with so many chains."""
+    kinds = {problem: number for problem, _, number in values["chains"]}
+    return [cell for cell in values[name] if kinds[cell[0]] in chains]
+
+
+class ByChains(LinkedFamily):
+    """A teacher that forks every chain, but the last one if it keeps one for itself."""
+
+    def __init__(self, *, keeps: bool) -> None:
+        self._keeps = keeps
+
+    def structure(
+        self, rng: random.Random, problem: Problem, capacity: int, draw: Structures = random_structure
+    ) -> list[Step]:
+        *given, last = chains_of(problem)
+        forks = [
+            Step("fork", str(i), tuple(chain)) for i, chain in enumerate(given if self._keeps else [*given, last], 1)
+        ]
+        own = [Step("think", parts=(part,)) for part in last] if self._keeps else []
+        return [*forks, *own, *(Step("join", fork.key) for fork in forks)]
+
+
+def taught() -> str:
+    """A table of the teacher's critical paths."""
+    problems = list(islice(COUNTDOWN_MINI_LINKED.problems("train", 0), PROBLEMS))
+    rows: list[dict[str, str]] = []
+    for name, chains in KINDS.items():
+        some = [problem for problem in problems if problem.data["chains"] in chains]
+        alone = fmean(thinker_path(problem, LINKED) for problem in some)
+        row = {"chains": name, "one thinker (steps)": f"{alone:.0f}"}
+        for title, keeps in (("each chain forked", False), ("one kept", True)):
+            family = ByChains(keeps=keeps)
+            path = fmean(critical_path(of_lesson(family, problem, random_structure, 0)) for problem in some)
+            row[title] = f"{path:.0f} ({path / alone:.2f})"
+        rows.append(row)
+    return titled(rows)
+
+
+def measured(kinds: Mapping[str, Any], reference: str) -> str:
+    """A table with a row for each method and kind."""
+    rows = [
+        {
+            "chains": kind,
+            "method": method,
+            "right %": interval(found["right"], 100, 1),
+            "critical path (steps)": interval(found["path"], 1, 0),
+            "forked %": interval(found["forked"], 100, 0),
+            f"{reference} −, points": interval(found["right_gap"], 100, 1),
+            f"path: {reference} ÷": interval(found["path_ratio"], 1, 2),
+        }
+        for kind, methods in kinds.items()
+        for method, found in methods.items()
+    ]
+    return titled(rows)
+
+
+def main() -> None:
+    """Write the tables."""
+    page = HOME / "README.md"
+    blocks = {"teacher": taught()}
+    if (file := HOME / "kinds-linked.json").is_file():
+        blocks["kinds"] = measured(json_object(file), read_arena(HOME / "arena.toml").reference)
+    write_whole(page, fill(page.read_text(), blocks).encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Methods by the number of a problem's chains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from orgthink_pocket.tasks.countdown_linked import COUNTDOWN_MINI_LINKED
+
+from experiments.asyncthink.evidence.links import KINDS, by_kind, measured
+from experiments.asyncthink.evidence.results import EVIDENCE
+from orgthink.arena.config import read_arena
+from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
+from orgthink.store import RunFolder
+
+PROBLEMS = list(islice(COUNTDOWN_MINI_LINKED.problems("test", 0), 16))
+ARENA = replace(read_arena(EVIDENCE.home / "linked" / "arena.toml"), seeds=(0, 1), n=len(PROBLEMS))
+
+
+def episode(problem: Problem, *, right: bool, steps: int) -> Episode:
+    spans = (Span(Origin.PROMPT, "1", 1), Span(Origin.SAMPLED, "text", steps, start=0.0, end=1.0))
+    grade = Grade(6 if right else 5, 6)
+    return Episode(problem.id, problem, "sequential", 8, (Trace("0", "thinker", None, spans),), answer="", grade=grade)
+
+
+def test_each_kind_has_its_own_problems(tmp_path: Path) -> None:
+    assert by_kind(tmp_path, ARENA) is None, "nothing is recorded"
+    for method in (ARENA.reference, "alone"):
+        for seed in ARENA.seeds:
+            folder = RunFolder.create(tmp_path / "evaluations" / method / f"uncapped-seed{seed}", "eval", {})
+            with folder.journal() as journal:
+                for problem in PROBLEMS:
+                    long = method == "alone"
+                    right = not long or problem.data["chains"] != 1
+                    journal.append(episode(problem, right=right, steps=200 if long else 50 * problem.data["chains"]))
+    found = by_kind(tmp_path, ARENA)
+    assert found is not None and found.keys() == KINDS.keys()
+    for chains in (1, 2, 3, 6):
+        kind = found[str(chains)]
+        assert kind.keys() == {ARENA.reference, "alone"}
+        assert kind["alone"]["right"]["mean"] == float(chains != 1)
+        assert kind["alone"]["right_gap"]["mean"] == float(chains == 1)
+        assert kind["alone"]["path_ratio"]["mean"] == pytest.approx(chains / 4)
+        assert kind["alone"]["forked_gap"]["mean"] == 0
+        of_kind = sum(problem.data["chains"] == chains for problem in PROBLEMS)
+        assert kind["alone"]["path"]["n"] == 2 * of_kind
+    assert found["divisible"]["alone"]["right"]["mean"] == 1
+    table = measured(found, ARENA.reference)
+    assert table.count("\n") == 2 * len(KINDS) + 1 and "| 1 | alone | 0.0 " in table
