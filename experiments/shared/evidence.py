@@ -30,7 +30,7 @@ class Options:
     """Run the arenas of a paper's evidence, and decide its claims."""
 
     only: tuple[str, ...] = ()
-    """Arenas to run now; without it all but those that need a GPU or that a later one repeats."""
+    """Arenas to run now; without it all but those that need a GPU or that a later one repeats or replaces."""
 
 
 Measure = tuple[str, Callable[[Path, Arena], Results | None]]
@@ -47,13 +47,13 @@ class Evidence:
     arenas: tuple[str, ...]
     """Folders of the arenas, in the order in which they are run."""
     claims: Callable[[Mapping[str, Results]], list[Claim]]
-    """Function from the results of the arenas that have some, the first one among them, to claims."""
+    """Function from the results of the arenas that have some, the first one of `arenas` among them, to claims."""
     measures: Mapping[str, Measure] = field(default_factory=dict)
     """What is measured in the recorded runs of an arena besides: name of the file and of the results → arena and
     function."""
     extra: tuple[str, ...] = ()
-    """Arenas that need what others do not, such as a GPU, or that a later one repeats. They run where `--only` names
-    them; their claims are decided with the others."""
+    """Arenas that need what others do not, such as a GPU, or that a later one repeats or replaces. They run where
+    `--only` names them; their claims are decided with the others."""
 
     @property
     def paper(self) -> Path:

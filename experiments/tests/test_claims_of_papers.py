@@ -86,7 +86,7 @@ def results_of(arena: Arena, difference: dict[str, float] = BETTER) -> dict[str,
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_number_of_a_claim_is_found_in_the_arenas(paper: str) -> None:
     evidence = PAPERS[paper]
-    found: dict[str, Any] = {name: results_of(arena_of(evidence, name)) for name in evidence.arenas}
+    found: dict[str, Any] = {name: results_of(arena_of(evidence, name)) for name in (*evidence.arenas, *evidence.extra)}
     rows = [claim.row() for claim in evidence.claims(found | MEASURED)]
     assert len({row["id"] for row in rows}) == len(rows) >= 8
     for row in rows:
@@ -99,7 +99,7 @@ def test_who_is_right_more_often_wins_and_who_is_not_does_not(paper: str) -> Non
     evidence = PAPERS[paper]
     worse = {"mean": 0.01, "low": -0.1, "high": 0.12, "n": 3}
     for difference, holds in ((BETTER, True), (worse, False)):
-        found = {name: results_of(arena_of(evidence, name), difference) for name in evidence.arenas}
+        found = {name: results_of(arena_of(evidence, name), difference) for name in (*evidence.arenas, *evidence.extra)}
         decided = {claim.id: claim.row() for claim in evidence.claims(found)}
         for id_ in (
             ("M1 (trained)", "M3", "M4", "M5")

@@ -10,13 +10,12 @@ from orgthink.arena.plans import UNCAPPED
 
 def claims(arenas: Mapping[str, Results]) -> list[Claim]:
     """One claim for each number."""
-    sudoku, sparse = arenas["sudoku"], arenas.get("sparse")
+    tasks = {"sudoku": "", "sparse": ", ten empty"}
     return [
-        *_system(sudoku),
+        *(claim for name, where in tasks.items() if name in arenas for claim in _system(arenas[name], where)),
         *_stronger(arenas.get("trained-parts", {})),
         *_lengths(arenas.get("trained-parts", {})),
         *_orders(arenas.get("trained-parts", {})),
-        *(_system(sparse, ", ten empty") if sparse is not None else ()),
         *(pipeline_claims(arenas["pipeline"]) if "pipeline" in arenas else ()),
     ]
 

@@ -13,9 +13,10 @@ from experiments.shared.evidence import Evidence
 
 EVIDENCE = Evidence(
     Path(__file__).parent,
-    ("sudoku", "ablations", "sparse", "pipeline"),
+    ("sparse", "pipeline"),
     claims,
-    {
+    extra=("sudoku", "ablations"),
+    measures={
         "trained-parts": ("ablations", trained_parts),
         "pipeline-steps": ("pipeline", pipeline_steps),
         "over-untrained": ("pipeline", over_untrained),

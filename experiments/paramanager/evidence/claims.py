@@ -29,9 +29,11 @@ TARGETS = ("cost-2", "paramanager", "cost-4", "cost-8")
 
 
 def claims(arenas: Mapping[str, Results]) -> list[Claim]:
-    """One claim for each number. `reordered` decides beside `pool`, the first one, and `unseen` about its manager."""
-    pool, reordered, unseen = arenas["pool"], arenas.get("reordered"), arenas.get("unseen")
-    found = [*_routes(arenas.get("routing")), *_at_its_best(pool), _faster(pool)]
+    """One claim for each number. `reordered` decides beside `pool`, and `unseen` about its manager."""
+    pool, reordered, unseen = (arenas.get(name) for name in ("pool", "reordered", "unseen"))
+    found: list[Claim] = []
+    if pool is not None:
+        found += [*_routes(arenas.get("routing")), *_at_its_best(pool), _faster(pool)]
     if reordered is not None:
         mark = " (reordered)"
         found += [*_routes(arenas.get("reordered-routing"), mark), *_at_its_best(reordered, mark), _cost(reordered)]

@@ -13,9 +13,10 @@ from experiments.shared.evidence import Evidence
 
 EVIDENCE = Evidence(
     Path(__file__).parent,
-    ("pool", "reordered", "unseen", "searched", "shuffled", "strangers"),
+    ("reordered", "unseen", "searched", "shuffled", "strangers"),
     claims,
-    {
+    extra=("pool",),
+    measures={
         "routing": ("pool", routing),
         "reordered-routing": ("reordered", routing),
         "starts": ("reordered", starts),
