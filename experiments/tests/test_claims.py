@@ -33,7 +33,10 @@ from orgthink.store import RunFolder
 NAMES = (*EVIDENCE.arenas, *EVIDENCE.extra)
 ARENAS = {name: read_arena(EVIDENCE.home / name / "arena.toml") for name in NAMES}
 LOW = {"mean": 0.4, "low": 0.3, "high": 0.5, "n": 3}
-NUMBERS = dict.fromkeys(("right", "path", "forked", "right_gap", "path_ratio", "forked_gap"), LOW)
+NUMBERS = {
+    **dict.fromkeys(("right", "path", "forked", "divides", "right_gap", "path_ratio", "forked_gap"), LOW),
+    "forked_by_seed": [0.3, 0.5],
+}
 
 
 def arena_results(name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from orgthink_pocket.tasks.countdown_linked import COUNTDOWN_MINI_LINKED
 
-from experiments.asyncthink.evidence.links import KINDS, by_kind, measured
+from experiments.asyncthink.evidence.links import KINDS, by_kind, measured, shapes
 from experiments.asyncthink.evidence.results import EVIDENCE
 from orgthink.arena.config import read_arena
 from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
@@ -36,7 +36,7 @@ def test_each_kind_has_its_own_problems(tmp_path: Path) -> None:
                     right = not long or problem.data["chains"] != 1
                     journal.append(episode(problem, right=right, steps=200 if long else 50 * problem.data["chains"]))
     found = by_kind(tmp_path, ARENA)
-    assert found is not None and found.keys() == KINDS.keys()
+    assert found is not None and found.keys() == {*KINDS, "shapes"}
     for chains in (1, 2, 3, 6):
         kind = found[str(chains)]
         assert kind.keys() == {ARENA.reference, "alone"}
@@ -47,5 +47,8 @@ def test_each_kind_has_its_own_problems(tmp_path: Path) -> None:
         of_kind = sum(problem.data["chains"] == chains for problem in PROBLEMS)
         assert kind["alone"]["path"]["n"] == 2 * of_kind
     assert found["divisible"]["alone"]["right"]["mean"] == 1
+    assert found["shapes"]["6"] == {"": 2 * sum(problem.data["chains"] == 6 for problem in PROBLEMS)}
+    assert found["6"]["alone"]["forked_by_seed"] == [0, 0] and found["6"]["alone"]["divides"]["mean"] == 0
+    assert shapes(found["shapes"]).count("\n") == 5
     table = measured(found, ARENA.reference)
     assert table.count("\n") == 2 * len(KINDS) + 1 and "| 1 | alone | 0.0 " in table

@@ -9,6 +9,7 @@ if the organizer keeps one for itself.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -21,6 +22,7 @@ from orgthink_pocket.base.lessons import LINKED
 from orgthink_pocket.tasks.countdown_linked import COUNTDOWN_MINI_LINKED
 
 from experiments.asyncthink.evidence.chains_of import chains_of
+from experiments.asyncthink.evidence.divisions import division
 from experiments.asyncthink.evidence.structures import of_lesson, thinker_path, titled
 from experiments.shared.estimates import as_json, crossed_ratio
 from experiments.shared.readme import fill, interval
@@ -36,28 +38,38 @@ from orgthink.tabular import json_object
 
 HOME = Path(__file__).parent / "linked"
 """Folder of the arena."""
-KINDS: Mapping[str, tuple[int, ...]] = {"1": (1,), "2": (2,), "3": (3,), "6": (6,), "divisible": (2, 3, 6)}
+KINDS: Mapping[str, tuple[int, ...]] = {
+    "1": (1,),
+    "2": (2,),
+    "3": (3,),
+    "6": (6,),
+    "2 and 3": (2, 3),
+    "divisible": (2, 3, 6),
+}
 """Name of a kind → its numbers of chains."""
 Values = Mapping[str, Sequence[tuple[str, int, float]]]
 """Measure → (problem, seed, value) of every attempt."""
+MOST = 4
+"""Shapes in the table."""
 PROBLEMS = 400
 """Training problems of the table."""
 
 
 def by_kind(runs: Path, arena: Arena) -> dict[str, Any] | None:
-    """Kind → method → `right`, `path` and `forked`; `right_gap` and `forked_gap`, the reference - the method; and
-    `path_ratio`, the reference ÷ the method. `None` if the reference is not recorded.
+    """Kind → method → `right`, `path`, `forked` and `divides`; `forked_by_seed`; `right_gap` and `forked_gap`, the
+    reference - the method; and `path_ratio`, the reference ÷ the method. `None` if the reference is not recorded.
+
+    Of the reference there are the shapes of its divisions, too, and how many of its episodes have each.
     """
     found = [name for name in arena.methods if is_recorded(runs, arena, name)]
     if arena.reference not in found:
         return None
     values = {name: _values(runs, arena, name) for name in found}
-    return as_json(
-        {
-            kind: {name: _numbers(values[name], values[arena.reference], chains) for name in found}
-            for kind, chains in KINDS.items()
-        }
-    )
+    kinds = {
+        kind: {name: _numbers(values[name], values[arena.reference], chains) for name in found}
+        for kind, chains in KINDS.items()
+    }
+    return as_json(kinds) | {"shapes": _shapes(runs, arena)}
 
 
 def _values(runs: Path, arena: Arena, method: str) -> Values:
@@ -66,12 +78,21 @@ def _values(runs: Path, arena: Arena, method: str) -> Values:
         "right": lambda episode: float(episode.grade is not None and episode.grade.all_correct),
         "path": critical_path,
         "forked": lambda episode: float(forked(episode)),
+        "divides": lambda episode: float(division(episode).divides),
     }
     episodes = [(episode, seed) for seed in arena.seeds for episode in episodes_of(runs, method, seed)]
     return {
         name: [(episode.problem.id, seed, measure(episode)) for episode, seed in episodes]
         for name, measure in measures.items()
     }
+
+
+def _shapes(runs: Path, arena: Arena) -> dict[str, dict[str, int]]:
+    """Number of chains → shape → episodes, the most frequent ones first."""
+    found: dict[str, Counter[str]] = {}
+    for episode in (episode for seed in arena.seeds for episode in episodes_of(runs, arena.reference, seed)):
+        found.setdefault(str(episode.problem.data["chains"]), Counter())[division(episode).shape] += 1
+    return {kind: dict(shapes.most_common()) for kind, shapes in sorted(found.items())}
 
 
 def _numbers(ours: Values, reference: Values, chains: Sequence[int]) -> dict[str, Any]:
@@ -82,8 +103,16 @@ def _numbers(ours: Values, reference: Values, chains: Sequence[int]) -> dict[str
         "forked": crossed_proportion(mine["forked"]),
         "right_gap": crossed_difference(theirs["right"], mine["right"]),
         "path_ratio": crossed_ratio(theirs["path"], mine["path"]),
+        "divides": crossed_proportion(mine["divides"]),
+        "forked_by_seed": _by_seed(mine["forked"]),
         "forked_gap": crossed_difference(theirs["forked"], mine["forked"]),
     }
+
+
+def _by_seed(cells: Sequence[tuple[str, int, float]]) -> list[float]:
+    """The mean of each training."""
+    seeds = sorted({seed for _, seed, _ in cells})
+    return [fmean(value for _, seed, value in cells if seed == one) for one in seeds]
 
 
 def _of(values: Values, name: str, chains: Sequence[int]) -> Cells:
@@ -134,11 +163,26 @@ def measured(kinds: Mapping[str, Any], reference: str) -> str:
             "right %": interval(found["right"], 100, 1),
             "critical path (steps)": interval(found["path"], 1, 0),
             "forked %": interval(found["forked"], 100, 0),
+            "divides %": interval(found["divides"], 100, 0),
             f"{reference} −, points": interval(found["right_gap"], 100, 1),
             f"path: {reference} ÷": interval(found["path_ratio"], 1, 2),
         }
-        for kind, methods in kinds.items()
-        for method, found in methods.items()
+        for kind in KINDS
+        for method, found in kinds[kind].items()
+    ]
+    return titled(rows)
+
+
+def shapes(found: Mapping[str, Mapping[str, int]]) -> str:
+    """A table of the most frequent divisions of the reference, by the number of chains."""
+    rows = [
+        {
+            "chains": kind,
+            "episodes": str(sum(counts.values())),
+            "shapes": str(len(counts)),
+            "most frequent": "; ".join(f"`{shape}` {n}" for shape, n in list(counts.items())[:MOST]),
+        }
+        for kind, counts in found.items()
     ]
     return titled(rows)
 
@@ -148,7 +192,9 @@ def main() -> None:
     page = HOME / "README.md"
     blocks = {"teacher": taught()}
     if (file := HOME / "kinds-linked.json").is_file():
-        blocks["kinds"] = measured(json_object(file), read_arena(HOME / "arena.toml").reference)
+        found = json_object(file)
+        blocks["kinds"] = measured(found, read_arena(HOME / "arena.toml").reference)
+        blocks["shapes"] = shapes(found["shapes"])
     write_whole(page, fill(page.read_text(), blocks).encode())
 
 

@@ -221,11 +221,11 @@ class Lessons:
         return next(self._problems[SUDOKU if name == ANEW else name])
 
     def _linked(self) -> Problem:
-        """Countdowns in any number of chains."""
+        """Countdowns in any number of chains. Some can be solved without what they need, unlike those of the task."""
         rng, task = self._rng, COUNTDOWN_MINI_LINKED
         count = rng.choice(PARTS_OF_LINKED)
         chains = rng.randint(1, count)
-        while (found := task.drawn(rng, task.targets("train"), count, chains)) is None:
+        while (found := task.drawn(rng, task.targets("train"), count, chains, binding=False)) is None:
             pass
         return found
 

@@ -3,8 +3,8 @@
     copper : 1 5 7 8 9 = 10 ; zinc : 3 copper 8 13 14 = 29 ; iron : 2 4 6 11 15 = 31
 
 A name among the numbers stands for the smallest number that the solution of that countdown does not use. Countdowns
-are chosen so that all their solutions leave the same one. They make chains: countdowns of one chain have to be solved
-in turn, chains can be divided among agents. All kinds of problems look alike but for the names.
+are chosen so that all their solutions leave the same one, and use what they need. They make chains: countdowns of one
+chain have to be solved in turn, chains can be divided among agents. All kinds of problems look alike but for the names.
 """
 
 from __future__ import annotations
@@ -61,8 +61,12 @@ class CountdownLinked(CountdownSeveral):
         low, high = SINGLE.size.targets
         return [target for target in range(low, high + 1) if (target in SINGLE.test_targets) == (split == "test")]
 
-    def drawn(self, rng: random.Random, targets: Sequence[int], count: int, chains: int) -> Problem | None:
-        """A problem of so many countdowns in so many chains; `None` if no countdown has what the one before leaves."""
+    def drawn(
+        self, rng: random.Random, targets: Sequence[int], count: int, chains: int, *, binding: bool = True
+    ) -> Problem | None:
+        """A problem of so many countdowns in so many chains; `None` if no countdown has what the one before leaves.
+        Unless links are `binding`, a countdown may have a solution without the number that it needs.
+        """
         owners = [i % chains for i in range(count)]
         rng.shuffle(owners)
         last: dict[int, dict[str, Any]] = {}
@@ -70,7 +74,7 @@ class CountdownLinked(CountdownSeveral):
         for name, owner in zip(NAMES, owners, strict=False):
             before = last.get(owner)
             target = rng.choice(targets)
-            fitting = _fitting(target, None if before is None else before["left"])
+            fitting = _fitting(target, None if before is None else before["left"], binding)
             if not fitting:
                 return None
             numbers, left = rng.choice(fitting)
@@ -108,23 +112,25 @@ def shown(parts: Sequence[dict[str, Any]], part: dict[str, Any]) -> list[str]:
 
 
 @cache
-def _fitting(target: int, number: int | None) -> list[Left]:
-    """Countdowns of a target whose solutions all leave the same number; with this number among theirs."""
-    found = [
-        one
-        for numbers in combinations(range(1, SINGLE.size.largest + 1), SINGLE.size.given)
-        if (one := _left(numbers, target)) is not None
-    ]
-    return found if number is None else [one for one in found if number in one[0]]
+def _fitting(target: int, number: int | None, binding: bool) -> list[Left]:
+    """Countdowns of a target whose solutions all leave the same number; with this number among theirs, or if links are
+    binding, in every solution."""
+    found: list[Left] = []
+    for numbers in combinations(range(1, SINGLE.size.largest + 1), SINGLE.size.given):
+        triples = _solved(numbers, target)
+        needed = numbers if number is None or not binding else set(numbers).intersection(*triples)
+        left = {min(set(numbers).difference(triple)) for triple in triples}
+        if len(left) == 1 and (number is None or number in needed):
+            found.append((numbers, left.pop()))
+    return found
 
 
-def _left(numbers: tuple[int, ...], target: int) -> Left | None:
-    if target in numbers:
-        return None
+def _solved(numbers: tuple[int, ...], target: int) -> list[tuple[int, ...]]:
+    """The numbers of each solution; none if the target is among the numbers, or has no solution with positive whole
+    numbers on the way.
+    """
     triples = [triple for triple in combinations(numbers, USED) if target in _values(triple)]
-    left = {min(set(numbers) - set(triple)) for triple in triples}
-    plain = any(target in _plain(triple) for triple in triples)
-    return (numbers, left.pop()) if plain and len(left) == 1 else None
+    return triples if target not in numbers and any(target in _plain(triple) for triple in triples) else []
 
 
 @cache
