@@ -27,6 +27,7 @@ KINDS = {
     "benchmarks": "orgthink.tasks.bench:BENCHMARKS",
     "task-families": "orgthink.tasks:TASK_FAMILIES",
     "graders": "orgthink.tasks:GRADERS",
+    "judges": "orgthink.tasks.judge:JUDGES",
     "models": "orgthink.engines:MODELS",
     "engines": "orgthink.engines:ENGINES",
     "prompts": "orgthink.organizations.prompts:STYLES",

@@ -31,7 +31,7 @@ def _system(results: Results, where: str = "") -> Iterator[Claim]:
     )
     yield Claim(
         f"M2{where}",
-        "and a vote of eight, on a shorter path: difference",
+        "and a vote of eight, whose path is shorter: difference",
         against_reference(results, "wide-vote", "accuracy").negated,
         "upper end < 0",
         lambda _, __, high: high < 0,
