@@ -249,16 +249,22 @@ class AdaptivePlaces:
                 waiter.set_result(None)
 
 
-async def pause(seconds: float) -> None:
-    """Wait until a server may be asked again: it takes no time on any watch and is told, as a wait for a place."""
+@contextmanager
+def _timed() -> Iterator[None]:
+    """Around a wait for a place: `tell_waits` has named who is told how long it was, also of one that was given up."""
     record, now = _tell.get(), asyncio.get_running_loop().time
     began = now()
-    with standing_still():
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            if record is not None:
-                record(now() - began)
+    try:
+        yield
+    finally:
+        if record is not None:
+            record(now() - began)
+
+
+async def pause(seconds: float) -> None:
+    """Wait until a server may be asked again: it takes no time on any watch and is told, as a wait for a place."""
+    with standing_still(), _timed():
+        await asyncio.sleep(seconds)
 
 
 @asynccontextmanager
@@ -267,15 +273,11 @@ async def place(places: Acquirable) -> AsyncIterator[None]:
 
     The stay there is a chain of its own, so that it counts also while others of the same chain wait.
     """
-    record, now = _tell.get(), asyncio.get_running_loop().time
-    began, stay = now(), Stopwatch(elapsed())
+    stay = Stopwatch(elapsed())
     stay.hold()
     with standing_still(stay), watched(stay):
-        try:
+        with _timed():
             await places.acquire()
-        finally:
-            if record is not None:
-                record(now() - began)
         stay.release()
         try:
             yield

@@ -188,7 +188,7 @@ def event(data: str) -> StreamEvent:
     except ValueError as error:
         raise EngineError(f"the server sent what is not an event of an answer: {excerpt(data, 80)}") from error
     if sent.error:
-        failed = reported(data)
+        failed = _failure(sent, data)
         raise (StreamDropped if failed and failed.busy else EngineError)(f"the server failed: {complaint(data)}")
     usage, bill = (sent.usage or SentUsage()).completion_tokens, billed(sent.usage)
     if not sent.choices:
@@ -218,9 +218,14 @@ def reported(data: str) -> HttpResponse | None:
     """The failure that an event reports, as the response that it would have been; `None` if it has no status. Servers
     that answer 200 before they have begun send it so."""
     try:
-        code = str((parsed(SentEvent, data).error or {}).get("code"))  # a text from LiteLLM
-    except (ValueError, AttributeError):
+        return _failure(parsed(SentEvent, data), data)
+    except ValueError:
         return None
+
+
+def _failure(sent: SentEvent, data: str) -> HttpResponse | None:
+    """The same of an event that has been read."""
+    code = str(sent.error.get("code")) if isinstance(sent.error, dict) else ""  # a text from LiteLLM
     return HttpResponse(int(code), data.encode("utf-8", "replace")) if _FAILED.fullmatch(code) else None
 
 

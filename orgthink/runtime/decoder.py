@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any
 
@@ -30,7 +30,7 @@ from orgthink.episode import (
     StopReason,
 )
 from orgthink.errors import ErrorKind, Failure
-from orgthink.grammar.actions import Action, Answer, Join, Return, Scanner, Think
+from orgthink.grammar.actions import Action, Answer, Event, Join, Return, Scanner, Think
 from orgthink.runtime.budget import Account, BudgetExhausted
 from orgthink.runtime.draft import Draft
 from orgthink.runtime.growing_context import Backing, GrowingContext
@@ -41,6 +41,30 @@ _LEAST_SHARE = 1 / 64
 
 MOST_DROPS = 2
 """Streams that may break off: what they said is forgotten, and asked for again."""
+
+
+@dataclass(slots=True)
+class _Segment:
+    """What is decoded from one pause to the next, and where the decoder was when it began."""
+
+    stream: AsyncGenerator[Chunk]
+    """Of the engine."""
+    most: int
+    """Tokens that it was promised."""
+    shares: bool
+    """Whether others may spend them."""
+    steps: int
+    """Decoding steps before it."""
+    spans: int
+    """Spans before it."""
+    mark: Any
+    """What the scanner had read."""
+    acted: bool = False
+    """Whether anything has happened in it that cannot be forgotten."""
+
+
+def _without_thoughts(events: Iterable[Event]) -> Iterator[Action]:
+    return (event.action for event in events if not isinstance(event.action, Think))
 
 
 class Decoder(GrowingContext):
@@ -171,68 +195,86 @@ class Decoder(GrowingContext):
             self._paused = True
 
     async def _segment(self, scanner: Scanner) -> AsyncGenerator[Action]:
-        """Decode up to the next pause or end."""
+        """Decode up to the next pause or end. Raises EngineError."""
+        segment = await self._begin(scanner)
+        if segment is None:
+            self._stop_at_budget()
+            return
+        finish: FinishReason | None = None
+        try:
+            async for chunk in segment.stream:
+                for action in self._actions(chunk, scanner):
+                    if isinstance(action, Join | Answer | Return):
+                        await self._end_at(action)
+                        yield action
+                        return
+                    segment.acted = True
+                    yield action
+                    await asyncio.sleep(0)  # a chunk may hold many: others have their turn, deadlines too
+                    if self._stream is not segment.stream:
+                        return
+                finish = chunk.finish or finish
+                if finish is None and self._is_spent(segment):
+                    finish = FinishReason.LENGTH
+                    break
+            if finish is None:
+                raise EngineError("the stream ended without saying why")
+        except EngineError as error:
+            if isinstance(error, StreamDropped) and not segment.acted and self._drops < MOST_DROPS:
+                self._forget(segment, scanner)
+                return
+            self._stop_at_error(error)
+            raise
+        finally:
+            counted = self._draft is None or self._draft.counts
+            if self._stream is segment.stream:  # a generator that was left may be closed when the next one is under way
+                await self.rest()
+        if finish is FinishReason.LENGTH:  # the scanner stays open: a tag that was cut in two may be completed
+            self._stop_at_length(short=counted and self.steps - segment.steps < segment.most)
+            return
+        for action in _without_thoughts(scanner.close()):
+            yield action
+
+    async def _begin(self, scanner: Scanner) -> _Segment | None:
+        """Ask the engine to go on, once there is a place; `None` if the budget is spent."""
         assert self._backing is not None, "a controller does not decode"
         assert self.ready, f"{self.id} is not the root, so it must be forked before it acts"
         if self._place is not None:
             await self._place(self)  # it may have lent its own while it waited for a fork
         sampling = self._next_sampling()
         if sampling is None:
-            self._stop_at_budget()
-            return
-        before, self._draft, shares = self.steps, self._new_draft(sampling), self._tokens_left() < inf
-        acted, begun, mark = False, len(self._context.spans), scanner.mark()
+            return None
+        self._draft = self._new_draft(sampling)
         requested = replace(sampling, stop=(*sampling.stop, *scanner.stops))
-        self._stream = stream = self._backing.engine.stream(replace(self._context, signals=scanner.signals), requested)
-        finish: FinishReason | None = None
-        try:
-            async for chunk in stream:
-                taken = 0
-                for i, piece in enumerate(chunk.pieces, 1):
-                    events = scanner.feed(piece)
-                    if events or i == len(chunk.pieces):  # what happens, happens after the tokens up to here
-                        self._take(chunk, taken, i)
-                        taken = i
-                    for event in events:
-                        if isinstance(event.action, Join | Answer | Return):
-                            await self.rest()
-                            self._paused = isinstance(event.action, Join)
-                            self.stop = None if self._paused else StopReason.DONE
-                            yield event.action
-                            return
-                        if not isinstance(event.action, Think):
-                            acted = True
-                            yield event.action
-                            await asyncio.sleep(0)  # a chunk may hold many: others have their turn, deadlines too
-                            if self._stream is not stream:
-                                return
-                finish = chunk.finish or finish
-                if not chunk.pieces:
-                    self._draft.counted, self._draft.billed = chunk.tokens, chunk.billed
-                spent = self.steps - before
-                if finish is None and shares and self._tokens_left() < 1 and spent < sampling.max_tokens:
-                    # Others spent what this segment was promised.
-                    finish = FinishReason.LENGTH
-                    break
-            if finish is None:
-                raise EngineError("the stream ended without saying why")
-        except EngineError as error:
-            if isinstance(error, StreamDropped) and not acted and self._drops < MOST_DROPS:
-                self._forget(before, begun)
-                scanner.rewind(mark)
-                return
-            self._stop_at_error(error)
-            raise
-        finally:
-            counted = self._draft is None or self._draft.counts
-            if self._stream is stream:  # a generator that was left may be closed when the next stream is under way
-                await self.rest()
-        if finish is FinishReason.LENGTH:  # the scanner stays open: a tag that was cut in two may be completed
-            self._stop_at_length(short=counted and self.steps - before < sampling.max_tokens)
-            return
-        for event in scanner.close():
-            if not isinstance(event.action, Think):
-                yield event.action
+        stream = self._backing.engine.stream(replace(self._context, signals=scanner.signals), requested)
+        segment = _Segment(
+            stream, sampling.max_tokens, self._tokens_left() < inf, self.steps, len(self._context.spans), scanner.mark()
+        )
+        self._stream = stream
+        return segment
+
+    def _actions(self, chunk: Chunk, scanner: Scanner) -> Iterator[Action]:
+        """What a chunk says happens. It happens after the tokens up to there: they are taken first, and no more."""
+        if not chunk.pieces:
+            assert self._draft is not None
+            self._draft.counted, self._draft.billed = chunk.tokens, chunk.billed
+        taken = 0
+        for i, piece in enumerate(chunk.pieces, 1):
+            events = scanner.feed(piece)
+            if events or i == len(chunk.pieces):
+                self._take(chunk, taken, i)
+                taken = i
+            yield from _without_thoughts(events)
+
+    async def _end_at(self, action: Action) -> None:
+        """Stop decoding at an action: a pause at a Join, the end of all at others."""
+        await self.rest()
+        self._paused = isinstance(action, Join)
+        self.stop = None if self._paused else StopReason.DONE
+
+    def _is_spent(self, segment: _Segment) -> bool:
+        """Whether others spent what a segment was promised."""
+        return segment.shares and self._tokens_left() < 1 and self.steps - segment.steps < segment.most
 
     def _next_sampling(self) -> Sampling | None:
         """Settings of the next segment; `None` if the budget is spent."""
@@ -250,19 +292,20 @@ class Decoder(GrowingContext):
             return advance_seed(self._seed, self.steps)
         return None if seed is None else zlib.crc32(f"{seed}|{self._salt}|{self.id}|{self.turns}".encode())
 
-    def _forget(self, steps: int, spans: int) -> None:
-        """Be where the segment began, after so many steps and spans: its stream broke off before anything happened.
+    def _forget(self, segment: _Segment, scanner: Scanner) -> None:
+        """Be where the segment began: its stream broke off before anything happened.
 
         `act` then asks again, with the same seed. What the stream said counts for nothing, so that an episode does not
         differ by the connections that it met.
         """
         self._drops += 1
         self._paused, self._draft = True, None
-        del self._context.spans[spans:]
-        self.account.spend("tokens", steps - self.steps)
-        self.steps = steps
+        del self._context.spans[segment.spans :]
+        self.account.spend("tokens", segment.steps - self.steps)
+        self.steps = segment.steps
         self._return_turn()
         self._watch("drop", self, "")
+        scanner.rewind(segment.mark)
 
     def _stop_at_error(self, error: EngineError) -> None:
         self.stop = StopReason.ERROR

@@ -48,7 +48,8 @@ _QUOTIENT = re.compile(rf"(?<![\w)}}])\\[dt]?frac{_BRACES}{_BRACES}(?=[-+,)\]=]|
 """Not beside a factor: of `1/2x` nobody knows which part is below the line."""
 _ROOT = re.compile(r"\\sqrt(\w)")
 _ENCLOSED = re.compile(r"(?<![\w)}])\((\d+|[A-Za-z]|\\\w+(?:\{\w+\})?)\)(?![\w(\\])")
-_WORD = re.compile(r"[A-Za-z][A-Za-z'.-]{2,}|[Nn][Oo]")
+WORD = re.compile(r"[A-Za-z][A-Za-z'.-]{2,}|[Nn][Oo]")
+"""A result that is read as a word, not as a product of letters."""
 _RELATION = re.compile(
     r"\\n?approx|\\(?:n?sim|n?equiv|neq?|to|[Rr]ightarrow|iff|implies|[lc]?dots)(?![A-Za-z])|[≈≠→⇒…]|\.\.\."
     r"|(?:\d|(?<![A-Za-z\\])[A-Za-z]|[)}\]])_\{?[0-9A-Za-z]+"
@@ -84,7 +85,7 @@ def final(answer: str) -> str:
 def canonical(text: str) -> Fraction | str:
     """The exact value of a number; a word in lower case; any other text without spaces and marks that mean nothing."""
     plain = _plain(text.strip()[: LONGEST + 1])
-    if _WORD.fullmatch(plain):
+    if WORD.fullmatch(plain):
         return plain.casefold()
     value = _value(plain)
     return _spelled(plain) if value is None else value
@@ -226,7 +227,7 @@ def _equal(right: str, offered: str, factor: Fraction) -> bool:
         return True
     if (known := _number(right, ours)) is not None and (other := _number(offered, theirs)) is not None:
         return known == other
-    if isinstance(ours, str) and _WORD.fullmatch(ours):
+    if isinstance(ours, str) and WORD.fullmatch(ours):
         return False
     if ("=" in right and "=" not in offered) or {*_RELATION.findall(offered)} - {*_RELATION.findall(right)}:
         return False

@@ -36,9 +36,11 @@ _APPLIED = re.compile(
 """A function of one sign, behind which nothing stands that might belong to it, as in `\\sin(x)y`."""
 _THOUSANDS = re.compile(r"(?<=\d),\s*\\!\s*(?=\d{3})", re.ASCII)
 _SCIENTIFIC = re.compile(
-    r"(?<![\w.}\\])(\d+\.\d+(?=[eE]-)|\d+(?:\.\d+)?(?=[eE]\d))[eE](-?\d{1,3})(?![\w.^!])", re.ASCII
+    r"(?<![\w.}\\])(\d+\.\d+(?=[eE]-)|1(?=[eE]-)|\d+(?=[eE]-0\d)|\d+(?:\.\d+)?(?=[eE]\d))[eE](-?\d{1,3})(?![\w.^!])",
+    re.ASCII,
 )
-"""A number in one of the spellings of programs. Not `2e-3`, which is less than twice Euler's number."""
+"""A number in one of the spellings of programs. Not `2e-3`, which is less than twice Euler's number; but nobody writes
+that as `1e`, nor what is subtracted from it as `03`."""
 _ENCLOSED = re.compile(
     r"(?:\\left)?\(\s*(?P<inner>-\s*)?(?P<number>\d+(?:\.\d+)?|\d+/\d+|\\[dt]?frac\s*\{\d+\}\s*\{\d+\})\s*(?:\\right)?\)",
     re.ASCII,

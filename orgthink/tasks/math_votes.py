@@ -2,6 +2,7 @@ r"""What two votes for one result in mathematics have in common, in whatever way
 grader compares, without math-verify: a vote compares many answers with each other.
 
 9     9\text{ cm}^2     |     1,2     \{2, 1\}     x=2 or x=1     |     x < 5     (-\infty,5)     |     x+1     1+x
+2xy     2yx
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Hashable
 from fractions import Fraction
 from typing import NamedTuple
 
-from orgthink.tasks.math_answer import LONGEST, canonical, final, found
+from orgthink.tasks.math_answer import LONGEST, WORD, canonical, final, found
 from orgthink.tasks.math_names import may_be_curve, sides, without_names
 from orgthink.tasks.math_parts import NamedValue, is_system, parts_of, tuple_parts
 from orgthink.tasks.math_spelling import interval_of, named_first
@@ -22,6 +23,12 @@ _TERMS = re.compile(r"(?:[\w.^{}()+/*-]|\\(?:frac|sqrt|pi|cdot|times)(?![a-z]))+
 """A formula of which the order of the summands says nothing: no function might reach over them."""
 
 _EXPONENT = re.compile(r"\^\{(\w)\}")
+_FACTOR = re.compile(r"[a-z](?:\^(?:\d+|\{[^{}]*\}|[a-z](?![a-z])))?", re.ASCII)
+_PRODUCT = re.compile(rf"(?P<number>[+-]?[\d.]*)(?P<letters>(?:{_FACTOR.pattern})+)(?P<divisor>(?:/\d+)?)", re.ASCII)
+"""Of letters that are numbers: capital ones may be points, matrices, or digits. Of `e^xy` nobody knows where the power
+ends."""
+_NAME = re.compile(r"sin|cos|tan|cot|sec|csc|ln|lg|log|exp|max|min|mod|gcd|lcm|pi|xi|mu|nu|d[a-z]")
+"""Letters that are no product: functions, Greek letters, a differential."""
 
 
 class MathVote(NamedTuple):
@@ -71,12 +78,12 @@ def _units(votes: list[MathVote]) -> str:
 
 
 def _value(text: str) -> Hashable:
-    """The value of a formula; of one with variables its summands, in an order of their own."""
+    """The value of a formula; of one with variables its summands, in an order of their own, as are their factors."""
     value = canonical(text)
-    if isinstance(value, str):
-        value = _EXPONENT.sub(r"^\1", value)
-    if not isinstance(value, str) or not _TERMS.fullmatch(value):
+    if not isinstance(value, str) or (value.isalpha() and WORD.fullmatch(value)):  # x-y is a formula
         return value
+    if not _TERMS.fullmatch(value):
+        return _EXPONENT.sub(r"^\1", value)
     terms, depth = [""], 0
     for place, mark in enumerate(value):
         depth += (mark in "({") - (mark in ")}")
@@ -84,4 +91,14 @@ def _value(text: str) -> Hashable:
             terms.append(mark)
         else:
             terms[-1] += mark
-    return "".join(sorted(term if term[0] in "+-" else f"+{term}" for term in terms if term))
+    return "".join(sorted(_term(term) for term in terms if term))
+
+
+def _term(text: str) -> str:
+    """A summand with its sign; the factors of a product of letters in their order, with a mark that no word has."""
+    found = _PRODUCT.fullmatch(text)
+    if found and not _NAME.search(found["letters"]):
+        factors = "·".join(sorted(_FACTOR.findall(found["letters"])))
+        text = f"{found['number']}{factors}{found['divisor']}"
+    text = _EXPONENT.sub(r"^\1", text)
+    return text if text[0] in "+-" else f"+{text}"

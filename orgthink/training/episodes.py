@@ -183,19 +183,31 @@ class Episodes:
         self._models: dict[str, Backing] = {}
         self._groups = Groups()
         self._crash: Crash = raised
-        self.sampled: list[Episode] = []
+        self._attempted: list[Episode] = []
+        """Of the last step, with their grades if they have got them."""
+        self._ended: dict[str, Episode] = {}
+        """What other attempts came to, by the episodes' ids: their groups go on, or an error ended them."""
         self._anew: list[Problem] = []
         """Problems whose groups were in progress when the run ended."""
 
     @asynccontextmanager
     async def working(self, crash: Crash = raised) -> AsyncIterator[None]:
         self._crash = crash
+        self._ended.clear()
         async with frozen(self._plan.models) as self._models:
             try:
                 yield
             finally:
-                self._anew = self._unfinished
-                await self._groups.cancel()
+                await self._end_groups()
+
+    @property
+    def sampled(self) -> list[Episode]:
+        return [*self._attempted, *self._ended.values()]
+
+    async def _end_groups(self) -> None:
+        """End the groups in progress, whose problems are to be attempted anew."""
+        self._anew = self._unfinished
+        await self._groups.cancel()
 
     @property
     def _unfinished(self) -> list[Problem]:
@@ -203,10 +215,14 @@ class Episodes:
 
     async def collect(self, sampler: Engine, step: int, clock: Clock) -> Batch:
         settings = self._settings
-        self.sampled = []
+        self._attempted = []
         seed = random.Random(f"{settings.seed}/{step}").getrandbits(31)
         attempted = self._first_finished if settings.ahead else self._all
-        count, episodes, began = await attempted(sampler, step, seed, clock)
+        try:
+            count, episodes, began = await attempted(sampler, step, seed, clock)
+        except Exception:
+            await self._end_groups()  # so that what they came to is recorded, too
+            raise
         episodes = [episode.of_step(step + 1) for episode in episodes]
         rewards = self._rewards(episodes)
         episodes = [episode for episode in episodes if episode.id in rewards]
@@ -257,7 +273,7 @@ class Episodes:
             clock.lap("problems")
             if not problems:
                 break
-            attempted = await roll_out(self._plan, problems, sampler, seed, self._models, self._crash)
+            attempted = await self._rolled_out(problems, sampler, seed)
             known += problems
             episodes += whole_groups(await self._graded(attempted, sampler))
             clock.lap("rollout")
@@ -273,12 +289,18 @@ class Episodes:
         self._anew = []
         clock.lap("problems")
         for problem in fresh:
-            self._groups.begin(problem, step, roll_out(plan, [problem], sampler, seed, self._models, self._crash))
+            self._groups.begin(problem, step, self._rolled_out([problem], sampler, seed))
         groups = await self._groups.finished(plan.problems)
         attempted = [e for group in groups for e in group.attempts.result()]
         episodes = whole_groups(await self._graded(attempted, sampler))
         clock.lap("rollout")
         return _Attempted(len(groups), episodes, {group.problem.id: group.began for group in groups})
+
+    async def _rolled_out(self, problems: Sequence[Problem], sampler: Engine, seed: int) -> list[Episode]:
+        def ended(episode: Episode) -> None:
+            self._ended[episode.id] = episode
+
+        return await roll_out(self._plan, problems, sampler, seed, self._models, self._crash, ended)
 
     async def _graded(self, episodes: Sequence[Episode], sampler: Engine) -> list[Episode]:
         """The episodes with their grades. A bug of the grader ends the episode that it grades.
@@ -288,14 +310,16 @@ class Episodes:
         """
         task = task_named(self._plan.task)
         waits = self._settings.ahead > 0 and isinstance(sampler, OnLoop) and sampler.on_loop
-        known = len(self.sampled)
-        self.sampled += episodes  # before a grader can fail
+        known = len(self._attempted)
+        self._attempted += episodes  # before a grader can fail
+        for episode in episodes:
+            self._ended.pop(episode.id, None)
 
         async def one(episode: Episode) -> Episode:
             guard = Guard(episode.problem, episode.organization, episode.sample, episode.capacity, self._crash)
             return await guard.run(graded(episode, task, beside=not waits), [episode])
 
-        self.sampled[known:] = found = await run_all(one, episodes)
+        self._attempted[known:] = found = await run_all(one, episodes)
         return found
 
     def _selected(self, episodes: Sequence[Episode]) -> tuple[Sequence[Episode], int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from typing import Any
@@ -121,11 +121,13 @@ async def roll_out(
     seed: int,
     models: Mapping[str, Backing] | None = None,
     crash: Crash = raised,
+    ended: Callable[[Episode], object] = lambda episode: None,
 ) -> list[Episode]:
     """Attempt each problem G times. Returns the episodes, not graded.
 
     `models` are the opened frozen models of the plan, by name. A bug in one attempt ends that one, as an error, where
-    `crash` stores its traceback; without it it ends all.
+    `crash` stores its traceback; without it it ends all. `ended` is told what each attempt came to when it ends, also
+    where an error ends all of them: what was sampled was paid for.
     """
     organization = plan.made
     policy = Backing(engine, Sampling(plan.max_tokens, plan.temperature, seed=seed))
@@ -134,7 +136,10 @@ async def roll_out(
 
     async def attempted(problem: Problem, sample: int) -> Episode:
         guard = Guard(problem, organization.name, sample, plan.limits.capacity, crash)
-        return await guard.run(attempt(organization, problem, policy, roles=others, limits=plan.limits, sample=sample))
+        how = {"roles": others, "limits": plan.limits, "sample": sample, "cancelled": ended, "broken": ended}
+        episode = await guard.run(attempt(organization, problem, policy, **how))
+        ended(episode)
+        return episode
 
     return await run_all(lambda job: attempted(*job), product(problems, range(plan.group)))
 
@@ -188,7 +193,7 @@ class Groups:
         return done[:count]
 
     async def cancel(self) -> None:
-        """Cancel all groups in progress. Their episodes are lost."""
+        """Cancel all groups in progress, and wait for their ends."""
         tasks = [group.attempts for group in self._live]
         self._live = []
         for task in tasks:

@@ -249,6 +249,8 @@ def test_votes_are_for_what_a_result_is_worth():
         (r"9\pi", r"9\pi\text{ cm}^2"), ("1,2", "2,1"), (r"\{1,2\}", "2 and 1"), (r"\pm 2", "2,-2"),
         ("3 cm, 4 cm", "4, 3"), ("52_8", "52_{8}"), ("x+1", "1+x"), ("x^2-2x", "-2x+x^{2}"), (r"(-\infty,5)", "x<5"),
         (r"(\frac12, 3)", "(0.5,3)"), ("x=1,y=2", "y=2, x=1"), ("y=2x+1", "2x+1=y"), ("5 dozen", r"5\text{ dozen}"),
+        ("xy", "yx"), ("2xy", "2yx"), ("xy/2", "yx/2"), ("x^2yz", "zx^{2}y"), ("xy+1", "1+yx"), ("xe^x", "e^{x}x"),
+        ("-ab+3", "3-ba"), ("xy^{10}", "y^{10}x"),
     ],
 )  # fmt: skip
 def test_what_the_grader_takes_for_the_same_is_one_vote(one, other):
@@ -263,12 +265,17 @@ def test_what_the_grader_takes_for_the_same_is_one_vote(one, other):
         ("5 cm", "5 m"), ("1,2", "1,2,2"), ("(1,2)", "(2,1)"), ("(1,2)", "[1,2]"), ("101_2", "101_3"), ("x-1", "1-x"),
         ("5 dozen", "5"), ("0.5", r"0.5\%"), ("x=1,y=2", "x=2,y=1"), ("x^{2}+1", "2^{x}+1"), ("x<5", r"x\le 5"),
         ("3 cm, 4 cm", "3 m, 4 m"), (r"\sin x+1", r"\sin 1+x"), ("x(y+1)", "1+x(y)"),
+        ("xyz", "zyx"), ("no", "on"), ("x^2y", "xy^2"), ("2dx", "2xd"), ("x^ay", "x^ya"), ("xy", "2yx"), ("xy", "yx/2"),
     ],
 )  # fmt: skip
 def test_what_the_grader_tells_apart_are_two_votes(one, other):
     problem = MATH.problem("What is it?", one)
     assert not is_same(one, other)
     assert vote(problem, ["no", "no", "no", one, other, one, other]) == "no"
+
+
+def test_a_difference_of_letters_is_no_word_to_a_vote():
+    assert vote(MATH.problem("What is it?", "x-y"), ["no", "no", "x-y", "-y+x", "x-y"]) == "x-y"
 
 
 def test_a_result_without_a_unit_counts_for_the_more_frequent_one():

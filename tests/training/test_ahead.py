@@ -30,6 +30,7 @@ from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, StopReason, Trace
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec
+from orgthink.guard import is_storable
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.rewards.asyncthink import AsyncThinkScore
 from orgthink.runtime.budget import Limits
@@ -66,6 +67,19 @@ class Talk:
     async def run(self, problem: Problem, session: Session) -> str | None:
         asked = (Message("user", f"{problem.id} {session.sample}"),)
         return await session.agent("talker", asked).complete()
+
+
+@dataclass(frozen=True)
+class Refused(Talk):
+    """The second attempt at the second problem ends the training."""
+
+    name: str = "refused"
+
+    async def run(self, problem: Problem, session: Session) -> str | None:
+        answer = await Talk.run(self, problem, session)
+        if (problem.id, session.sample) == ("numbers/1", 1):
+            raise UserError("no more")
+        return answer
 
 
 class Numbers:
@@ -140,7 +154,7 @@ SETTINGS = RlSettings(PLAN, steps=9, learning_rate=1e-3, reward=by_sample)  # ty
 @pytest.fixture(autouse=True, scope="module")
 def known() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        register(patch, ORGANIZATIONS, talk=Talk, led=Led)
+        register(patch, ORGANIZATIONS, talk=Talk, refused=Refused, led=Led)
         register(patch, TASKS, numbers=Numbers(), few=Numbers(4), coin=Coin())
         yield
 
@@ -266,6 +280,27 @@ def test_a_bug_or_an_end_in_the_middle_leaves_nobody_at_work():
         assert {asked.split()[0] for asked, _ in engine.drawn} == {f"numbers/{n}" for n in range(5)}
 
     run_virtual(go())
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_what_was_attempted_is_not_lost_when_a_rollout_fails(ahead: int):
+    """Neither what had ended, nor what was under way, also in other groups."""
+    engine = Paced(lambda problem, sample: {(0, 1): 5, (1, 1): 2}.get((problem, sample), 1))
+    plan = replace(PLAN, organization=OrganizationSpec("refused"))
+
+    async def go() -> list[Episode]:
+        source = Episodes(replace(SETTINGS, rollout=plan, ahead=ahead))
+        async with source.working(lambda name, error: str(error)):
+            with pytest.raises(UserError, match="no more"):
+                await step_of(source, engine, 0)
+            return source.sampled
+
+    sampled = run_virtual(go())
+    steps = {(int(e.problem.id.removeprefix("numbers/")), e.sample): e.root.steps for e in sampled}
+    assert len(steps) == len(sampled) and all(is_storable(episode) for episode in sampled)
+    assert steps[0, 1] in (1, 2) and sum(e.stop is StopReason.CANCELLED for e in sampled) == 1
+    others = {(2, 0): 1, (2, 1): 1} if ahead else {}
+    assert steps == {(0, 0): 1, (0, 1): steps[0, 1], (1, 0): 1, (1, 1): 2, **others}
 
 
 @pytest.mark.parametrize(
