@@ -12,7 +12,7 @@ from importlib.resources import files
 from orgthink.episode import Problem
 from orgthink.organizations.prompts import Style, read_templates
 from orgthink_pocket import style as pocket
-from orgthink_pocket.tasks.countdown_linked import listed_numbers
+from orgthink_pocket.tasks.countdown_linked import as_given
 from orgthink_pocket.tasks.parts import NAMES
 
 REFERENCE = "orgthink_pocket.base.style:BASE"
@@ -37,9 +37,7 @@ def _named(problem: Problem) -> str:
 
 def _linked(problem: Problem) -> str:
     parts = problem.data["parts"]
-    listed = (
-        f"{part['name']}{pocket.NAMED}{' '.join(listed_numbers(parts, part))} = {part['target']}" for part in parts
-    )
+    listed = (f"{part['name']}{pocket.NAMED}{' '.join(as_given(parts, part))} = {part['target']}" for part in parts)
     return f"several {pocket.SEPARATOR.join(listed)}"
 
 

@@ -86,10 +86,10 @@ class CountdownLinked(CountdownSeveral):
     def linked(self, parts: list[dict[str, Any]], chains: int) -> Problem:
         """`parts` have a name, the numbers, the target, the name of what is needed, and what is left over."""
         listed = "\n".join(
-            f"{part['name']}: {', '.join(listed_numbers(parts, part))}. Target: {part['target']}." for part in parts
+            f"{part['name']}: {', '.join(as_given(parts, part))}. Target: {part['target']}." for part in parts
         )
         return Problem(
-            id=f"{self.name}/{'+'.join('-'.join(listed_numbers(parts, part)) + '=' + str(part['target']) for part in parts)}",
+            id=f"{self.name}/{'+'.join('-'.join(as_given(parts, part)) + '=' + str(part['target']) for part in parts)}",
             task=self.name,
             text=f"Solve {len(parts)} problems. {_INSTRUCTION}\n{listed}",
             instruction=_INSTRUCTION,
@@ -105,7 +105,7 @@ _INSTRUCTION = (
 )
 
 
-def listed_numbers(parts: Sequence[dict[str, Any]], part: dict[str, Any]) -> list[str]:
+def as_given(parts: Sequence[dict[str, Any]], part: dict[str, Any]) -> list[str]:
     """The numbers of a countdown as the problem has them: a name for what another one leaves over."""
     left = {one["name"]: one["left"] for one in parts}.get(part["needs"])
     return [part["needs"] if number == left else str(number) for number in part["numbers"]]

@@ -13,7 +13,7 @@ from orgthink_pocket.tasks.countdown_linked import (
     COUNTDOWN_MINI_LINKED_CHAINED,
     SINGLE,
     USED,
-    listed_numbers,
+    as_given,
 )
 
 from orgthink.episode import Problem
@@ -54,9 +54,9 @@ def test_every_solution_leaves_what_the_next_countdown_needs(problem: Problem):
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.id[-20:])
 def test_the_question_hides_what_is_needed_behind_a_name(problem: Problem):
     for part in problem.data["parts"]:
-        listed = f"{part['name']}: {', '.join(listed_numbers(problem.data['parts'], part))}. Target: {part['target']}."
+        listed = f"{part['name']}: {', '.join(as_given(problem.data['parts'], part))}. Target: {part['target']}."
         assert listed in problem.text
-        names = [number for number in listed_numbers(problem.data["parts"], part) if not number.isdigit()]
+        names = [number for number in as_given(problem.data["parts"], part) if not number.isdigit()]
         assert names == ([part["needs"]] if part["needs"] else [])
     assert "left" not in problem.text.partition("\n")[2]
     assert re.findall(r"(\w+) :", base.terse(problem)) == [part["name"] for part in problem.data["parts"]]
