@@ -17,6 +17,7 @@ from orgthink.episode import Problem
 from orgthink.grammar.solution import THOUGHT
 from orgthink.tasks.expression import parse
 from orgthink_pocket.base.family import NOTHING, Family, Structures, Thinking
+from orgthink_pocket.style import numbers
 from orgthink_pocket.tasks.parts import NAMES
 from orgthink_pocket.teachers.countdown import scan
 
@@ -144,7 +145,7 @@ class NamedFamily(Family):
 class LinkedFamily(Family):
     """`countdown-mini-linked`: countdowns that may need what another one leaves over.
 
-        zinc : 3 1 8 13 14 ; scan * … ! zinc ( 3 * 14 ) - 13 left 1 ;
+        zinc : 1 3 8 13 14 = 29 ; scan * … ! zinc ( 3 * 14 ) - 13 left 1 ;
 
     A sub-query names parts, and what is known of what they need.
     """
@@ -166,7 +167,7 @@ class LinkedFamily(Family):
         data = next(one for one in work.problem.data["parts"] if one["name"] == part)
         text, hit = first(data, part)
         work.results.append((part, f"{hit} left {data['left']}"))
-        return f"{part} : {' '.join(map(str, data['numbers']))} ; {text.removesuffix(' ;')} left {data['left']} ;"
+        return f"{part} : {numbers(data)} ; {text.removesuffix(' ;')} left {data['left']} ;"
 
     def finish(self, work: Thinking) -> tuple[str, str]:
         return "", " ; ".join(hit.partition(" left ")[0] for _, hit in work.results)

@@ -1,4 +1,4 @@
-"""Drills: lines of a scan for any target, and single operations.
+"""Drills: lines of a scan for any target, single operations, and what stands behind a name.
 
 Integers are single tokens, so a model knows of a target what lines with it have shown. Solutions for held-out targets
 are never taught; some countdowns without a solution have such targets. The lines of `relations` are those of a scan,
@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import random
 
-from orgthink.episode import Origin, Trace
+from orgthink.episode import Origin, Problem, Trace
+from orgthink_pocket.base.style import terse
 from orgthink_pocket.lessons.asyncthink import teacher_trace
+from orgthink_pocket.style import numbers
 from orgthink_pocket.tasks.arithmetic import LARGEST
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 from orgthink_pocket.teachers.arithmetic import apply
@@ -23,6 +25,8 @@ TARGETS = (COUNTDOWN_MINI.size.targets[0] - 5, COUNTDOWN_MINI.size.targets[1] + 
 """Smallest and largest target of a drill."""
 LINES = 30
 """Lines of a drill."""
+LOOKUPS = 20
+"""Countdowns that a drill looks up, with repetitions."""
 PASSED = 0.5
 """Share of lines without a relation that are left out."""
 OPERANDS = (20, 20, LARGEST)
@@ -61,3 +65,18 @@ def operations(rng: random.Random) -> Trace:
             spans.append((f" {left} {operator} {right} =", Origin.INJECTED))
             spans.append((f" {value} ;", Origin.SAMPLED))
     return teacher_trace("thinker", None, "facts arithmetic", spans)
+
+
+def lookups(problem: Problem, rng: random.Random) -> Trace:
+    """Numbers and targets of linked countdowns in any order, each with the number that it needs in its place.
+
+    A thinker of six countdowns looks six of them up in 650 tokens, and errs there most.
+    """
+    parts = {part["name"]: part for part in problem.data["parts"]}
+    spans: list[tuple[str, Origin]] = []
+    for name in rng.choices(list(parts), k=LOOKUPS):
+        need = parts[name]["needs"]
+        known = f" ! {need} left {parts[need]['left']} ;" if need else ""
+        spans.append((f"{known} {name} :", Origin.INJECTED))
+        spans.append((f" {numbers(parts[name])} ;", Origin.SAMPLED))
+    return teacher_trace("thinker", None, f"facts {terse(problem)}", spans)

@@ -35,7 +35,7 @@ COUNTDOWN, SINGLE, SEVERAL = "countdown-mini", "countdown-mini-single", "countdo
 NAMED = "countdown-mini-six"
 WHOLE = "countdown-mini-six, whole"
 """The same with as many countdowns as the task has."""
-LINKED = COUNTDOWN_MINI_LINKED.name
+LINKED, LOOKUPS = COUNTDOWN_MINI_LINKED.name, "lookups"
 ARITHMETIC, LEDGER, SUDOKU = "arithmetic-mini", "ledger-mini", "sudoku"
 SUMS, PARTS = SUMS_MINI.name, PARTS_MINI.name
 ANEW = "sudoku, begun anew"
@@ -93,7 +93,7 @@ class Mixture:
     calls: Mapping[str, float]
     """`manager`, `user`, and agents of a manager: `coder`, `searcher`, `reviewer`."""
     drills: Mapping[str, float]
-    """`relations` and `operations`."""
+    """`relations`, `operations` and `lookups`."""
 
 
 MIXTURE = Mixture(
@@ -139,7 +139,10 @@ DIVIDING_DRILLED = replace(DIVIDING_WHOLE, drills={"relations": 2, "operations":
 """The same with as many drills as the base had, 18 % of the tokens: with 2 %, arithmetic with held-out targets is
 forgotten."""
 LINKED_ONES = replace(
-    DIVIDING, alone={LINKED: 1, SINGLE: 0.1}, organizing={LINKED: 3}, drills={"relations": 1.5, "operations": 0.5}
+    DIVIDING,
+    alone={LINKED: 1, SINGLE: 0.1},
+    organizing={LINKED: 3},
+    drills={"relations": 1, "operations": 0.3, LOOKUPS: 2},
 )
 """Shares of fine-tuning for countdowns that may need each other."""
 MIXED = replace(
@@ -191,7 +194,7 @@ class Lessons:
             "verifying": lambda name: [review.verifier(REVIEWED[name], self.problem(name, solvable=True), rng)],
             "correcting": lambda name: [review.corrector(REVIEWED[name], self.problem(name, solvable=True), rng)],
             "calls": self._call,
-            "drills": lambda name: [getattr(drills, name)(rng)],
+            "drills": self._drill,
         }
         self.kinds = [
             (role, maker, name, share)
@@ -228,6 +231,9 @@ class Lessons:
         while (found := task.drawn(rng, task.targets("train"), count, chains, binding=False)) is None:
             pass
         return found
+
+    def _drill(self, name: str) -> list[Trace]:
+        return [drills.lookups(self._linked(), self._rng) if name == LOOKUPS else getattr(drills, name)(self._rng)]
 
     def _call(self, name: str) -> list[Trace]:
         if name in ("manager", "user"):
