@@ -179,6 +179,21 @@ def test_linked_countdowns_are_taken_when_what_they_need_is_known(tokenizer):
     assert {len(stream.problem(lessons.LINKED).data["parts"]) for _ in range(60)} == set(lessons.PARTS_OF_LINKED)
 
 
+def test_a_drill_looks_up_what_a_name_stands_for(tokenizer):
+    stream = lessons.Lessons(random.Random(1), tokenizer)
+    for _ in range(10):
+        problem = stream.problem(lessons.LINKED)
+        parts = {part["name"]: part for part in problem.data["parts"]}
+        spans = drills.lookups(problem, random.Random(0)).spans[1:]
+        for before, found in zip(spans[::2], spans[1::2], strict=True):
+            assert (before.origin, found.origin) == (Origin.INJECTED, Origin.SAMPLED)
+            *stated, name, _ = before.text.split()
+            part = parts[name]
+            need = parts[part["needs"]] if part["needs"] else None
+            assert stated == ([] if need is None else ["!", need["name"], "left", str(need["left"]), ";"])
+            assert found.text == f" {' '.join(map(str, part['numbers']))} = {part['target']} ;"
+
+
 def test_an_organizer_of_countdown_stops_when_four_are_found():
     rng = random.Random(3)
     early = 0
