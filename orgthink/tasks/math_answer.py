@@ -48,8 +48,8 @@ _QUOTIENT = re.compile(rf"(?<![\w)}}])\\[dt]?frac{_BRACES}{_BRACES}(?=[-+,)\]=]|
 """Not beside a factor: of `1/2x` nobody knows which part is below the line."""
 _ROOT = re.compile(r"\\sqrt(\w)")
 _ENCLOSED = re.compile(r"(?<![\w)}])\((\d+|[A-Za-z]|\\\w+(?:\{\w+\})?)\)(?![\w(\\])")
-WORD = re.compile(r"[A-Za-z][A-Za-z'.-]{2,}|[Nn][Oo]")
-"""A result that is read as a word, not as a product of letters."""
+WORD = re.compile(r"(?![A-Za-z](?:-[A-Za-z])+$)[A-Za-z][A-Za-z'.-]{2,}|[Nn][Oo]")
+"""A result that is read as a word, not as a product of letters, nor, as `c-b`, as a difference."""
 _RELATION = re.compile(
     r"\\n?approx|\\(?:n?sim|n?equiv|neq?|to|[Rr]ightarrow|iff|implies|[lc]?dots)(?![A-Za-z])|[≈≠→⇒…]|\.\.\."
     r"|(?:\d|(?<![A-Za-z\\])[A-Za-z]|[)}\]])_\{?[0-9A-Za-z]+"
