@@ -74,6 +74,20 @@ class Claim:
         }
 
 
+class ByMeans(Claim):
+    """A claim that means alone decide, as its rule says: there is no interval."""
+
+    def row(self) -> dict[str, Any]:
+        """The row; `holds` is `None` where the mean is not known."""
+        mean = self.measured.mean
+        return super().row() | {"holds": None if mean is None else not self.refuted(mean, mean, mean)}
+
+
+def means(first: float | None, second: float | None, of: Callable[[float, float], float]) -> Measured:
+    """A function of two means, without an interval."""
+    return UNKNOWN if first is None or second is None else Measured(of(first, second), None, None)
+
+
 def value(results: Results, method: str, quantity: str) -> Measured:
     """A method's row of the table without caps."""
     return _found(results["tables"][UNCAPPED.name], method, quantity)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from experiments.asyncthink.evidence.linked_claims import linked_claims
 from experiments.shared.claims import (
-    UNKNOWN,
+    ByMeans,
     Claim,
     Measured,
     Results,
@@ -16,6 +17,7 @@ from experiments.shared.claims import (
     best,
     best_held_out,
     estimate,
+    means,
     value,
 )
 
@@ -35,8 +37,6 @@ ONCE_MORE = {
 """Arena → the task on which A1 to A4 are decided once more."""
 STRICT = {"averaged", "paid", "longer", "drilled", "thrice", "soup"}
 """Arenas whose best baseline is the one that is best on the held-out problems themselves."""
-_CHAINS = {"1": "one chain", "6": "six chains", "2 and 3": "2 and 3 chains", "divisible": "2, 3 and 6 chains"}
-_FORKS = "share of episodes with a Fork"
 PATH, SECONDS = "critical_path_ratio", "seconds_ratio"
 
 
@@ -66,7 +66,7 @@ def claims(arenas: Mapping[str, Results]) -> list[Claim]:
     if "drilled" in arenas:
         found += _paid(arenas["drilled"])
     if "linked" in arenas:
-        found += _linked(arenas["linked"], arenas.get("kinds-linked", {}))
+        found += linked_claims(arenas["linked"], arenas.get("kinds-linked", {}))
     if "stages" in arenas:
         found += _stages(arenas["stages"], arenas.get("efficiency", {}))
     return found
@@ -94,7 +94,7 @@ def _at_its_best(arena: Results, where: str = "", places: str = "c = 4", *, stri
         yield ByMeans(
             f"A2 (T = 1){where}",
             f"on a shorter critical path at T = 1 than {rival}: ratio of means",
-            _means(*steps, lambda a, b: a / b),
+            means(*steps, lambda a, b: a / b),
             "mean > 0.55",
             lambda mean, *_: mean > 0.55,
         )
@@ -173,15 +173,6 @@ def _concurrency_reward(countdown: Results) -> Iterator[Claim]:
     )
 
 
-class ByMeans(Claim):
-    """A claim that means alone decide, as its rule says: there is no interval."""
-
-    def row(self) -> dict[str, Any]:
-        """The row; `holds` is `None` where the mean is not known."""
-        mean = self.measured.mean
-        return super().row() | {"holds": None if mean is None else not self.refuted(mean, mean, mean)}
-
-
 def _places(countdown: Results) -> Iterator[Claim]:
     """A13: the mean critical path at c = 1, where a thinker is alone, 2, 4 and 8 falls, at c = 4 to 0.75 of c = 2."""
     steps = {
@@ -192,22 +183,17 @@ def _places(countdown: Results) -> Iterator[Claim]:
         yield ByMeans(
             f"A13 (c = {few}, {more})",
             f"more workers, shorter path: mean path at c = {more} − mean path at c = {few}, steps",
-            _means(steps[more], steps[few], lambda a, b: a - b),
+            means(steps[more], steps[few], lambda a, b: a - b),
             "mean > 0",
             lambda mean, *_: mean > 0,
         )
     yield ByMeans(
         "A13 (ratio)",
         "more workers, shorter path: mean path at c = 4 ÷ mean path at c = 2",
-        _means(steps[4], steps[2], lambda a, b: a / b),
+        means(steps[4], steps[2], lambda a, b: a / b),
         "mean > 0.75",
         lambda mean, *_: mean > 0.75,
     )
-
-
-def _means(first: float | None, second: float | None, of: Callable[[float, float], float]) -> Measured:
-    """A function of two means, without an interval."""
-    return UNKNOWN if first is None or second is None else Measured(of(first, second), None, None)
 
 
 def _transfer(arena: Results, family: str, title: str) -> Iterator[Claim]:
@@ -337,107 +323,6 @@ def _paid(arena: Results) -> Iterator[Claim]:
         against_reference(arena, "paid-for-concurrency", "accuracy").negated,
         "upper end < 0",
         lambda _, __, high: high < 0,
-    )
-
-
-def _linked(arena: Results, kinds: Results) -> Iterator[Claim]:
-    """A20 to A28: countdowns that may need each other, by the number of their chains."""
-    rival = best_held_out(arena, "baseline")
-
-    def of(kind: str, method: str, measure: str) -> Measured:
-        return estimate(kinds.get(kind, {}).get(method, {}).get(measure))
-
-    yield Claim(
-        "A20",
-        f"as right as the best baseline, which is {rival}: difference",
-        against_reference(arena, rival, "accuracy").negated,
-        "upper end < 0, mean < −0.02 or lower end < −0.05",
-        lambda mean, low, high: high < 0 or mean < -0.02 or low < -0.05,
-    )
-    for id_, kind, most, end in (("A21", "divisible", 0.65, 0.70), ("A22", "6", 0.55, 0.60)):
-        short = _shortest(arena, kinds.get(kind, {}))
-        yield Claim(
-            id_,
-            f"on a shorter critical path than {short}, {_CHAINS[kind]}: ratio of means",
-            of(kind, short, "path_ratio"),
-            f"mean > {most:.2f} or upper end > {end:.2f}",
-            lambda mean, _, high, most=most, end=end: mean > most or high > end,
-        )
-    yield from _chosen(kinds)
-    for method in ("fan-out", "fan-out-trained"):
-        yield Claim(
-            f"A25 ({method})",
-            f"righter than a static workflow, {_CHAINS['divisible']}: difference",
-            of("divisible", method, "right_gap"),
-            "lower end ≤ 0",
-            lambda _, low, __: low <= 0,
-        )
-    yield Claim(
-        "A26 (path)",
-        f"reinforcement learning shortens the path, {_CHAINS['divisible']}: after ÷ before",
-        of("divisible", "untrained", "path_ratio"),
-        "upper end ≥ 1",
-        lambda _, __, high: high >= 1,
-    )
-    yield Claim(
-        "A26 (accuracy)",
-        f"at no loss, {_CHAINS['divisible']}: all correct, after − before",
-        of("divisible", "untrained", "right_gap"),
-        "upper end < 0",
-        lambda _, __, high: high < 0,
-    )
-    yield Claim(
-        "A27",
-        f"paid for concurrency it forks more, {_CHAINS['1']}: {_FORKS}, λ − μ",
-        of("1", "paid-for-concurrency", "forked_gap").negated,
-        "lower end ≤ 0",
-        lambda _, low, __: low <= 0,
-    )
-    yield Claim(
-        "A28",
-        f"it divides by what needs what, {_CHAINS['2 and 3']}: share of episodes with sound Forks side by side",
-        of("2 and 3", "asyncthink", "divides"),
-        "mean < 0.90",
-        lambda mean, *_: mean < 0.90,
-    )
-
-
-def _shortest(arena: Results, kind: Results) -> str:
-    """The baseline with the shortest path on a kind of those within two points of the best one held out."""
-    rows = [row for row in arena["tables"]["uncapped"] if row["group"] == "baseline"]
-    right = {row["method"]: row["accuracy"]["mean"] for row in rows}
-    good = [name for name, share in right.items() if share >= max(right.values()) - 0.02 and name in kind]
-    return min(good, key=lambda name: kind[name]["path"]["mean"], default=best_held_out(arena, "baseline"))
-
-
-def _chosen(kinds: Results) -> Iterator[Claim]:
-    """A23 and A24, which have to hold in every training, and A26 for one chain."""
-    shares = {kind: kinds.get(kind, {}).get("asyncthink", {}).get("forked_by_seed", []) for kind in ("1", "6")}
-    most = Measured(max(shares["1"], default=None), None, None)
-    fewest = Measured(min(shares["6"], default=None), None, None)
-    yield ByMeans(
-        "A23",
-        f"it does not fork, {_CHAINS['1']}: largest {_FORKS} of the trainings",
-        most,
-        "largest > 0.05",
-        lambda mean, *_: mean > 0.05,
-    )
-    yield ByMeans(
-        "A24",
-        f"it forks, {_CHAINS['6']}: smallest {_FORKS} of the trainings",
-        fewest,
-        "smallest < 0.95",
-        lambda mean, *_: mean < 0.95,
-    )
-    after, before = (
-        kinds.get("1", {}).get(method, {}).get("forked_gap") for method in ("asyncthink-sampled", "untrained-sampled")
-    )
-    yield ByMeans(
-        "A26 (one chain)",
-        f"reinforcement learning teaches not to fork, {_CHAINS['1']}, T = 1: {_FORKS}, after − before",
-        _means(*(gap and gap["mean"] for gap in (before, after)), lambda a, b: a - b),
-        "mean ≥ 0",
-        lambda mean, *_: mean >= 0,
     )
 
 
