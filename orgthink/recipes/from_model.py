@@ -50,23 +50,8 @@ class FromModel:
             raise UserError(f"in {self.dtype} most updates of whole weights are rounded away: train with {ways}")
 
     def start_folder(self, folder: RunFolder) -> Path:
-        """The folder of the model that a training opens: the base, or the newest checkpoint's where the base is gone.
-
-        UserError if the base is needed beside checkpoints, and is gone or has other weights than at the beginning.
-        """
-        needed_by = self._needs_base
-        try:
-            base = model_folder(self.model)
-        except UserError:
-            if not (saved := checkpoint.saved(folder.path)):
-                raise
-            if needed_by is not None:
-                gone = f"{self.model}, with which {folder.path} began, is gone"
-                raise UserError(f"{gone}, and {needed_by} needs its weights: put it back there") from None
-            return saved[-1] / "model"
-        if needed_by is not None:
-            require_same_weights(folder, base)
-        return base
+        """The folder of the model that a training opens, see `start_folder`."""
+        return start_folder(self.model, folder, self._needs_base)
 
     @property
     def _needs_base(self) -> str | None:
@@ -74,6 +59,26 @@ class FromModel:
         if self.lora is not None:
             return "the adapter"
         return "loss.kl" if isinstance(self.settings, Optimization) and self.settings.loss.kl > 0 else None
+
+
+def start_folder(model: str | None, folder: RunFolder, needed_by: str | None = None) -> Path:
+    """The folder of the model that a training opens: the base, or the newest checkpoint's where the base is gone.
+
+    `needed_by` names what needs the base's weights beside those of a checkpoint. UserError if something does, and they
+    are gone or others than at the beginning.
+    """
+    try:
+        base = model_folder(model)
+    except UserError:
+        if not (saved := checkpoint.saved(folder.path)):
+            raise
+        if needed_by is not None:
+            gone = f"{model}, with which {folder.path} began, is gone"
+            raise UserError(f"{gone}, and {needed_by} needs its weights: put it back there") from None
+        return saved[-1] / "model"
+    if needed_by is not None:
+        require_same_weights(folder, base)
+    return base
 
 
 def model_folder(model: str | None) -> Path:

@@ -13,7 +13,7 @@ import torch
 from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.errors import UserError
-from orgthink.recipes.from_model import FromModel, model_folder
+from orgthink.recipes.from_model import FromModel
 from orgthink.recipes.jobs import Report
 from orgthink.store import RunFolder
 from orgthink.training.models import open_trainable, resolve_device
@@ -116,7 +116,7 @@ class Calls(FromModel):
         def using(seed: int, pool: int) -> Iterator[Row]:
             return tool_lessons.lessons(seed, pool, tokenizer)
 
-        model = pocket_tools.widened(model_folder(self.model), self.settings.seed).to(resolve_device(self.device))
+        model = pocket_tools.widened(self.start_folder(folder), self.settings.seed).to(resolve_device(self.device))
         rows = managing if self.lessons == "manager" else using
         write_folder = partial(pocket_tools.write_folder, lessons=self.lessons)
         course = Course(model, rows, write_folder, pocket.vocabulary().index(pocket.PAD))

@@ -14,7 +14,7 @@ from torch import Tensor
 from orgthink.coldstart.structures import fixed_structure, random_structure, varied_structure
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.errors import UserError
-from orgthink.recipes.from_model import model_folder
+from orgthink.recipes.from_model import model_folder, start_folder
 from orgthink.recipes.jobs import Report
 from orgthink.store import RunFolder
 from orgthink.training.models import resolve_device
@@ -99,7 +99,9 @@ class Base:
         resolve_device(self.device)
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        course = self._course(folder.path / "tokenizer")
+        needed_by = "start_weight" if self.start_weight else None
+        start_from = None if self.model is None else start_folder(self.model, folder, needed_by)
+        course = self._course(folder.path / "tokenizer", start_from)
         start = [weight.detach().clone() for weight in course.model.parameters()]
         end = train(course, self.settings, folder, report)
         return self._averaged(course, start, folder.path / "averaged") if self.start_weight else end
@@ -113,13 +115,13 @@ class Base:
         course.model.save(folder / "model")
         return folder
 
-    def _course(self, place: Path) -> Course:
-        """The model and its rows. Its tokenizer is written to the folder."""
+    def _course(self, place: Path, start_from: Path | None = None) -> Course:
+        """The model, from the weights of a folder or fresh, and its rows. Its tokenizer is written to `place`."""
         config, seed = base.sized(self.hidden, self.layers), self.settings.seed
-        if self.model is None:
+        if start_from is None:
             model = base.fresh(config, seed, ordered=self.ordered)
         else:
-            model = base.grown(model_folder(self.model), config, seed)
+            model = base.grown(start_from, config, seed)
         base.write_folder(place, config)
         tokenizer = Tokenizer(place)
 

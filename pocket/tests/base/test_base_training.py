@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -107,6 +108,27 @@ def test_a_stopped_training_goes_on_as_if_it_had_not_stopped(trained, tmp_path):
     rest: list[dict[str, float]] = []
     SMALL.run(folder, rest.append)
     assert [(line["step"], line["loss"]) for line in rest] == [(3, trained[1][-1]["loss"])]
+
+
+def test_a_stopped_training_goes_on_without_the_model_that_it_began_with(trained, tmp_path: Path) -> None:
+    base_folder = tmp_path / "start"
+    shutil.copytree(trained[0] / "model", base_folder)
+    after = replace(SMALL, model=str(base_folder))
+    _, whole = _trained(tmp_path / "whole", after)
+
+    def stop(line: dict[str, float]) -> None:
+        if line["step"] == 3:  # after the checkpoint of step 2
+            raise RuntimeError("stopped")
+
+    folder = RunFolder.create(tmp_path / "run", "train", after)
+    with pytest.raises(RuntimeError):
+        after.run(folder, stop)
+    shutil.rmtree(base_folder)
+    rest: list[dict[str, float]] = []
+    after.run(folder, rest.append)
+    assert [line["loss"] for line in rest] == [whole[-1]["loss"]]
+    with pytest.raises(UserError, match="start_weight needs its weights"):
+        replace(after, start_weight=0.5).run(folder, rest.append)
 
 
 @torch.no_grad()

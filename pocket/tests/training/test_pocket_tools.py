@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from orgthink_pocket import model as pocket
 from orgthink_pocket import tool_model as pocket_tools
+from orgthink_pocket.jobs import Calls
 from orgthink_pocket.lessons import roles as role_lessons
 from orgthink_pocket.lessons.rehearsals import GOOD_AT
 from orgthink_pocket.shipped import MODELS
@@ -27,9 +30,11 @@ from orgthink.grammar.toolcall import (
     render_responses,
 )
 from orgthink.organizations.paramanager import ParaManager
+from orgthink.store import RunFolder
 from orgthink.tools.faults import MARK
 from orgthink.tools.search import NOTHING
 from orgthink.tools.toolbox import FINAL, TOOLS
+from orgthink.training.sft import SftSettings
 
 BASE = MODELS / "pocket-roles"
 IDS = {word: i for i, word in enumerate(vocabulary())}
@@ -217,3 +222,23 @@ def test_a_widened_model_says_the_same_of_words_that_it_knows(wider):
         one, other = base(torch.tensor([ids])), model(torch.tensor([ids]))
     assert other.shape[-1] == CONFIG.vocab_size
     assert torch.allclose(one, other[..., :size], atol=1e-5)
+
+
+def test_a_stopped_cold_start_goes_on_without_the_model_that_it_began_with(tmp_path: Path) -> None:
+    shutil.copytree(BASE, tmp_path / "start")
+    settings = SftSettings(steps=3, batch_tokens=600, batch_rows=4, warmup=1, save_every=2)
+    job = Calls(model=str(tmp_path / "start"), settings=settings)
+    whole: list[dict[str, float]] = []
+    job.run(RunFolder.create(tmp_path / "whole", "train", job), whole.append)
+
+    def stop(line: dict[str, float]) -> None:
+        if line["step"] == 3:  # after the checkpoint of step 2
+            raise RuntimeError("stopped")
+
+    folder = RunFolder.create(tmp_path / "run", "train", job)
+    with pytest.raises(RuntimeError):
+        job.run(folder, stop)
+    shutil.rmtree(tmp_path / "start")
+    rest: list[dict[str, float]] = []
+    job.run(folder, rest.append)
+    assert [line["loss"] for line in rest] == [whole[-1]["loss"]]
