@@ -7,7 +7,7 @@ set -euo pipefail
 task=${2%%:*}:$(realpath "${2#*:}") # verl's processes start elsewhere
 trap 'kill $(jobs -p)' EXIT
 
-serve() { CUDA_VISIBLE_DEVICES=$1 vllm serve "$2" --port "$3" --max-model-len 65536 & }
+serve() { CUDA_VISIBLE_DEVICES=$1 vllm serve "$2" --port "$3" --max-model-len 65536 --generation-config vllm & }  # without its top-k
 serve 4 openai/gpt-oss-20b 8001
 serve 5 Qwen/Qwen3-30B-A3B-Instruct-2507 8002
 serve 6 Qwen/Qwen3-Coder-30B-A3B-Instruct 8003

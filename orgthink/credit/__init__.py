@@ -6,7 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import is_dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from orgthink.registry import Registry
 
@@ -24,6 +24,9 @@ class EpisodeCredit(ABC):
     """One advantage an episode, relative to its group, or one an agent."""
 
     __slots__ = ()
+
+    imitates: ClassVar[bool] = False
+    """Whether it imitates what earns enough, however much the others of a group earned."""
 
     @abstractmethod
     def __call__(self, groups: Mapping[str, Mapping[str, float]]) -> Mapping[str, float]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from orgthink.credit import EpisodeCredit
 from orgthink.credit.shared import FLAT
@@ -17,6 +18,8 @@ from orgthink.credit.shared import FLAT
 class AcceptedCredit(EpisodeCredit):
     """Advantage 1 for an accepted attempt; the others are not trained on. So a step is one of supervised fine-tuning on
     the accepted attempts of its own policy."""
+
+    imitates: ClassVar[bool] = True
 
     least: float = 1.0
     """Least reward of an accepted attempt."""

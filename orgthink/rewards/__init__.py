@@ -40,6 +40,11 @@ class EpisodeReward(ABC):
     by_agent: ClassVar[bool] = False
     """Whether its scores say what single agents earned (`Score.of_agents`), as credit by agent needs."""
 
+    @property
+    def pays_wrong(self) -> bool:
+        """Whether a wrong answer may earn as much as a right one's accuracy: 1."""
+        return False
+
     @abstractmethod
     def __call__(self, episode: Episode) -> Score:
         """R of a graded episode. ValueError for one that has none: an unknown reward is not zero."""

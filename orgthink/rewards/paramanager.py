@@ -93,6 +93,11 @@ class ParaManagerReward(EpisodeReward):
         require_at_least(0, self, "task", "format", "diversity", "efficiency")
         require_above_zero(self, "theta_par", "theta_tool", "length_target", "cost_target")
 
+    @property
+    def pays_wrong(self) -> bool:
+        """A tidy one earns the other three terms."""
+        return self.gate == "none"
+
     def __call__(self, episode: Episode) -> ParaManagerScore:
         """ValueError if the episode is not graded, or its cost not known: an unknown reward is not zero."""
         if episode.grade is None:

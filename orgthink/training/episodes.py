@@ -11,7 +11,7 @@ import random
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -83,6 +83,11 @@ class RlSettings(Optimization):
             raise UserError("rollout.models has a frozen model for every role, so none is trained: leave one out")
         if isinstance(self.reward, EpisodeReward):  # a plain function has no requirements
             self.reward.require(self.rollout.made)
+            if self.credit.imitates and self.reward.pays_wrong:
+                raise UserError(
+                    "this credit imitates what earns enough, and a wrong answer may earn that: set "
+                    "reward.gate=correct, or credit.kind=shared"
+                )
             if self.credit.of_agents({}) is not None and not self.reward.by_agent:
                 raise UserError(
                     "this credit is of single agents, and the reward only of whole episodes, so nobody but the root "
@@ -105,9 +110,9 @@ class RlSettings(Optimization):
     @property
     def made_for(self) -> Mapping[str, Any]:
         plan, name, organization = self.rollout, self.rollout.organization.organization, self.rollout.made
-        style, rounds = getattr(organization, "prompts", None), getattr(organization, "rounds", None)
-        total = plan.limits.agent_tokens
+        style, total = getattr(organization, "prompts", None), plan.limits.agent_tokens
         renew = total is None or total > plan.max_tokens
+        how = _portable(organization, plan.organization.settings)
         return {
             # What is not installed, such as a file of the user's, may be gone when the model is used.
             **({"prompts": style} if style in tuple(STYLES) else {}),
@@ -115,7 +120,7 @@ class RlSettings(Optimization):
             "max_tokens": plan.max_tokens,
             "renew": renew,
             **({"agent_tokens": total} if renew and total is not None else {}),
-            **({"organizations": {name: {"rounds": rounds}}} if rounds and name in tuple(ORGANIZATIONS) else {}),
+            **({"organizations": {name: how}} if how and name in tuple(ORGANIZATIONS) else {}),
         }
 
     def measure(self, episodes: Sequence[Episode], rewards: Mapping[str, Score] | None = None) -> dict[str, Any]:
@@ -435,3 +440,17 @@ def grouped(
             permuted = shuffle.sample(list(group.values()), len(group))
             group.update(zip(group, permuted, strict=True))
     return dict(groups)
+
+
+def _portable(organization: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are words and numbers and not the usual ones, but for the prompts, and the rounds.
+
+    Members and tools may not be there where a model is used; these mean the same everywhere.
+    """
+    usual = {each.name: each.default for each in fields(organization)} if is_dataclass(organization) else {}
+    rounds = getattr(organization, "rounds", None)
+    return {
+        name: value
+        for name, value in {**settings, **({"rounds": rounds} if rounds else {})}.items()
+        if name == "rounds" or (isinstance(value, str | int | float) and value != usual.get(name) and name != "prompts")
+    }

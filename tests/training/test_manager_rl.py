@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 from tiny_policy import TINY
 from tiny_recipes import ASYNCTHINK, MARSRL
 
+from orgthink.credit.accepted import AcceptedCredit
 from orgthink.credit.recursive import RecursiveCredit
 from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec, opening
@@ -339,6 +340,27 @@ def test_credit_by_agent_needs_a_reward_by_agent():
         settings.require(None)
     replace(settings, reward=SubtaskReward()).require(None)
     replace(settings, credit=SharedCredit()).require(None)
+
+
+def test_imitating_what_earns_enough_needs_a_reward_that_a_wrong_answer_does_not_earn():
+    """As printed, the reward of a manager pays 3 for a wrong and tidy episode, and 2 for a right one at once."""
+    spec = OrganizationSpec("tool-use", {"tools": []})
+    settings = RlSettings(
+        Rollout("countdown", spec), steps=1, learning_rate=1e-3, reward=ParaManagerReward(), credit=AcceptedCredit()
+    )
+    with pytest.raises(UserError, match=r"set reward\.gate=correct, or credit\.kind=shared$"):
+        settings.require(None)
+    replace(settings, reward=ParaManagerReward(gate="correct")).require(None)
+    replace(settings, credit=SharedCredit()).require(None)
+
+
+def test_a_model_says_the_words_and_numbers_of_its_organization():
+    """Its pool and its suite may not be there where it is used."""
+    how = {"prompts": "paper", "pool": {"a": ""}, "response_tokens": 9, "brief": True, "synthesis": "summarizer"}
+    rollout = Rollout("countdown", OrganizationSpec("paramanager", how))
+    said = RlSettings(rollout, steps=1, learning_rate=1e-3, reward=ParaManagerReward()).made_for
+    expected = {"response_tokens": 9, "brief": True, "synthesis": "summarizer", "rounds": 12}
+    assert said["organizations"] == {"paramanager": expected} and said["prompts"] == "paper"
 
 
 def test_a_reward_that_reads_other_tags_than_the_manager_writes_is_refused():
