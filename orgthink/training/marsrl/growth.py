@@ -14,7 +14,6 @@ from orgthink.organizations.reply import visible_text
 from orgthink.runtime.agent import Agent, Work
 from orgthink.runtime.session import Session
 from orgthink.training.marsrl.chain import GroupInput, OutputGroup, Rules, groups_of, last_groups, outputs_of
-from orgthink.training.marsrl.grading import grade, grade_last
 from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
 
 MARSRL = "marsrl"
@@ -39,8 +38,6 @@ class Growth:
     """Under the queue, the input of the group; the record is of the outputs that it is made from."""
     ended: Callable[[], None] = lambda: None
     """Called at the end of each output of that group."""
-    beside: bool = True
-    """Whether outputs are graded beside the event loop."""
     name: str = MARSRL
 
     roles = ROLES
@@ -52,22 +49,20 @@ class Growth:
                 await _together(session, root, stage, self._segment)
             await _together(session, root, self._begun(problem, session, [self.group]), self._to_the_end)
             return
-        for stage in await self._recorded(problem, session):
+        for stage in self._recorded(problem, session):
             await _together(session, root, stage, self._segment)
         whole = self.rules.plan.schedule == "whole"
-        while inputs := await self._following(problem, session):
+        while inputs := self._following(problem, session):
             stage = self._begun(problem, session, inputs)
             await _together(session, root, stage, self._segment if whole else _pause)
             if not whole:
                 return
 
-    async def _recorded(self, problem: Problem, session: Session) -> list[Stage]:
+    def _recorded(self, problem: Problem, session: Session) -> list[Stage]:
         """The stages of the record; a new chain has its first."""
         if self.record is None:
             return [self._begun(problem, session, [GroupInput(STREAMS[0])])]
         last = last_groups(self.record.traces)
-        if self.beside:
-            await grade(self.rules, problem, self.record.traces, [group.source for group in last])
         before = self._restored(session, groups_of(self.record.traces)[: -len(last)])
         inputs = [self.rules.input(problem, outputs_of(self.record.traces), group.source) for group in last]
         return [*before, self._begun(problem, session, [one for one in inputs if one is not None])]
@@ -91,13 +86,11 @@ class Growth:
                 stage[place] = session.agent(role, messages, seed=seed, trace=traces.get(place))
         return stage
 
-    async def _following(self, problem: Problem, session: Session) -> list[GroupInput]:
+    def _following(self, problem: Problem, session: Session) -> list[GroupInput]:
         """Inputs of the next stage; empty while the last one is not finished, and at the end of the chain."""
         traces = [agent.trace() for agent in session.agents]
         if not all(group.finished for group in last_groups(traces)):
             return []
-        if self.beside:
-            await grade_last(self.rules, problem, traces)
         return self.rules.following(problem, session.sample, traces, self.fits)
 
     async def _segment(self, agent: Agent) -> str | None:

@@ -20,7 +20,6 @@ from orgthink.guard import Crash, Guard, raised
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.training.marsrl.chain import FinishedGroup, GroupInput, groups_of, merged, sources_of
-from orgthink.training.marsrl.grading import grade_last, grades_beside
 from orgthink.training.marsrl.growth import MARSRL, Growth
 from orgthink.training.marsrl.schedule import Chain, Chains, Underway
 from orgthink.training.marsrl.settings import MarsSettings
@@ -78,8 +77,7 @@ class Queue(Chains):
                 self._fill(sampler)
         clock.lap("rollout")
         self._chains = list(self._under_way.values())
-        groups = [(e, groups_of(e.traces)[-1:]) for e in complete]
-        batch = await self._batch(groups, sampler, step, self._live, self._waited)
+        batch = self._batch([(e, groups_of(e.traces)[-1:]) for e in complete], step, self._live, self._waited)
         for episode in complete:
             self._ends.pop((episode.sample, groups_of(episode.traces)[-1].source), None)
         return batch
@@ -135,9 +133,7 @@ class Queue(Chains):
             return []
         complete = replace(episode, id=f"{episode.id}|{group.source or STREAMS[0]}")
         try:
-            if grades_beside(sampler):
-                await self._grade_stage(chain.number, episode)
-            self._advance(chain.number, episode, sampler)
+            self._advance(chain.number, group.source, episode, sampler)
         except UserError:
             raise
         except Exception as bug:  # of the grader: the next stage is made from what is right
@@ -154,25 +150,14 @@ class Queue(Chains):
         self._stages.pop(number, None)
         self._live -= outputs
 
-    async def _grade_stage(self, number: int, episode: Episode) -> None:
-        """Grade the stage that this group completes, if it does. The group is no part of its chain before: of what is
-        saved meanwhile it would be neither trained on nor decoded anew."""
-        if number in self._under_way:
-            chain = self._with(number, episode)
-            if chain.sources.issuperset(self._stages[number]):
-                await grade_last(self._rules, chain.problem, chain.record.traces)
-
-    def _with(self, number: int, episode: Episode) -> Chain:
-        """A chain under way, and one more group of its stage."""
-        before = self._under_way[number]
-        return replace(before, episode=merged(before.record, episode, self._stages[number]))
-
-    def _advance(self, number: int, episode: Episode, sampler: Engine) -> None:
+    def _advance(self, number: int, source: str, episode: Episode, sampler: Engine) -> None:
         """Add a group to its chain. If it was the last one of its stage, begin those of the next, if there are any."""
         if number not in self._under_way:
             return  # another group of it met a bug
-        self._under_way[number] = chain = self._with(number, episode)
-        if not chain.sources.issuperset(self._stages[number]):
+        before, order = self._under_way[number], self._stages[number]
+        chain = replace(before, episode=merged(before.record, episode, order))
+        self._under_way[number] = chain
+        if not chain.sources.issuperset(order):
             return
         if inputs := self._following(chain, sampler):
             self._begin(chain.last_stage, inputs, sampler)

@@ -42,7 +42,6 @@ from orgthink.training.marsrl.chain import (
     part_of,
     require_sound,
 )
-from orgthink.training.marsrl.grading import grade, grades_beside
 from orgthink.training.marsrl.growth import Growth
 from orgthink.training.marsrl.metrics import rollout_metrics
 from orgthink.training.marsrl.old_chains import as_episodes
@@ -149,12 +148,11 @@ class Chains:
         records = [(part_of(chain.record, groups), groups) for chain, groups in complete if groups]
         self.sampled += [record for record, _ in records]
         self._crashed += [chain.record for chain in after if not groups_of(chain.record.traces)]
-        return await self._batch(records, sampler, step, live, lambda trained: self._wait(after, trained))
+        return self._batch(records, step, live, lambda trained: self._wait(after, trained))
 
-    async def _batch(
+    def _batch(
         self,
         complete: Sequence[tuple[Episode, Sequence[OutputGroup]]],
-        sampler: Engine,
         step: int,
         live: int,
         wait: Callable[[Sequence[FinishedGroup]], float | None],
@@ -168,7 +166,7 @@ class Chains:
         broken = [f"{r.id} ({group.broken})" for r, groups in complete for group in groups if group.broken is not None]
         broken += [f"{record.id} ({record.error})" for record in self._crashed]
         self._crashed.clear()
-        finished, unjudged = await self._judged(complete, grades_beside(sampler))
+        finished, unjudged = self._judged(complete)
         broken += unjudged
         if len(broken) > len(finished):
             raise UserError(f"{len(broken)} groups failed, such as one of {broken[0]}{check_of(broken[0])}")
@@ -188,15 +186,13 @@ class Chains:
         entropy = sampled_entropy(trace for one in finished for trace in one.group.outputs)
         return Batch(rows, metrics, entropy, records)
 
-    async def _judged(
-        self, complete: Sequence[tuple[Episode, Sequence[OutputGroup]]], beside: bool
+    def _judged(
+        self, complete: Sequence[tuple[Episode, Sequence[OutputGroup]]]
     ) -> tuple[list[FinishedGroup], list[str]]:
         """The groups with their outcomes, and those that the grader stumbled over, each with why. UserError as such."""
         finished, unjudged = list[FinishedGroup](), list[str]()
         for record, group in ((r, group) for r, groups in complete for group in groups if group.broken is None):
             try:
-                if beside:
-                    await grade(self._rules, record.problem, record.traces, [group.source, *group.places])
                 finished += map(self._plain, self._rules.judged(record, [group]))
             except UserError:
                 raise
@@ -229,12 +225,7 @@ class Chains:
 
     async def _grown(self, chain: Chain, sampler: Engine) -> Chain:
         """The chain after one tick, or to its end. A bug ends it, and nothing of it is trained."""
-        growth = Growth(
-            self._rules,
-            lambda messages: self._fits(sampler, messages),
-            chain.episode,
-            beside=grades_beside(sampler),
-        )
+        growth = Growth(self._rules, lambda messages: self._fits(sampler, messages), chain.episode)
         policy, since = Backing(sampler, self._sampling), time.monotonic() - chain.began
         guard = Guard(chain.problem, growth.name, chain.number, self._limits.capacity, self._crash)
         how = {"limits": self._limits, "sample": chain.number, "since": since, "broken": self.sampled.append}

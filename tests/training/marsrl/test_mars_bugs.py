@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from pathlib import Path
 
 import pytest
-from mars_words import WordEngine, problems_file
+from mars_words import problems_file
 from terse import TERSE
-from test_queue import BUSY, Paced
+from test_queue import Paced
 
 from orgthink.episode import Grade, Problem
 from orgthink.errors import ToolError, UserError
 from orgthink.guard import is_storable
 from orgthink.runtime.clock import run_virtual
-from orgthink.tasks.math import Math
 from orgthink.training.marsrl.chain import Rules
 from orgthink.training.marsrl.queue import Queue
 from orgthink.training.marsrl.rollout import MarsRollout
@@ -113,38 +110,3 @@ def test_what_was_sampled_in_a_step_that_the_grader_ends_can_be_stored(
     assert len(source.sampled) >= 3 and all(is_storable(episode) for episode in source.sampled)
     assert len({episode.id for episode in source.sampled}) == len(source.sampled)
     assert all(sum(t.role == "solver" and bool(t.spans) for t in e.traces) == 2 for e in source.sampled)
-
-
-class Loop(WordEngine):
-    """Words without a pause between them."""
-
-    def __init__(self, on_loop: bool) -> None:
-        super().__init__(BUSY)
-        self.on_loop = on_loop
-
-
-@pytest.mark.parametrize("on_loop", [False, True], ids=["beside the loop", "on the loop"])
-@pytest.mark.parametrize("schedule", ["pipeline", "queue", "whole"])
-def test_a_grader_works_beside_the_loop_unless_the_sampler_decodes_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schedule: str, on_loop: bool
-) -> None:
-    """Also of outputs that were graded in a step before, whose grades are forgotten."""
-    source, threads, grade = stumbling(tmp_path, schedule, 0, monkeypatch), list[int](), Math.grade
-
-    def noted(self: Math, problem: Problem, answer: str) -> Grade:
-        threads.append(threading.get_ident())
-        return grade(self, problem, answer)
-
-    monkeypatch.setattr(Math, "grade", noted)
-
-    async def steps() -> list[Batch]:
-        async with source.working():
-            engine = Loop(on_loop)
-            batches = []
-            for step in range(4):
-                engine.version = str(step)
-                batches.append(await source.collect(engine, step, Clock()))
-            return batches
-
-    assert any(batch.rows for batch in asyncio.run(steps()))
-    assert threads and {thread == threading.get_ident() for thread in threads} == {on_loop}
