@@ -6,7 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import is_dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from orgthink.registry import Registry
 
@@ -25,8 +25,10 @@ class EpisodeCredit(ABC):
 
     __slots__ = ()
 
-    imitates: ClassVar[bool] = False
-    """Whether it imitates what earns enough, however much the others of a group earned."""
+    @property
+    def imitated_from(self) -> float | None:
+        """The reward from which an episode is imitated, whatever the others of its group earned; `None` if none is."""
+        return None
 
     @abstractmethod
     def __call__(self, groups: Mapping[str, Mapping[str, float]]) -> Mapping[str, float]:

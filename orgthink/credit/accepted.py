@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from orgthink.credit import EpisodeCredit
 from orgthink.credit.shared import FLAT
@@ -19,8 +18,6 @@ class AcceptedCredit(EpisodeCredit):
     """Advantage 1 for an accepted attempt; the others are not trained on. So a step is one of supervised fine-tuning on
     the accepted attempts of its own policy."""
 
-    imitates: ClassVar[bool] = True
-
     least: float = 1.0
     """Least reward of an accepted attempt."""
     best: bool = False
@@ -29,6 +26,10 @@ class AcceptedCredit(EpisodeCredit):
     def __post_init__(self) -> None:
         if not math.isfinite(self.least):
             raise ValueError(f"least is {self.least}: it must be a number")
+
+    @property
+    def imitated_from(self) -> float:
+        return self.least
 
     def __call__(self, groups: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         accepted: dict[str, float] = {}

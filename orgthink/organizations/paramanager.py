@@ -88,9 +88,9 @@ class ParaManager:
     """n_max: a round's further calls are not made."""
     call_seconds: float = 120.0
     """Deadline of a call."""
-    answer_seconds: float | None = None
-    """Deadline of the summarizer, of which the paper has none; `None`: only the episode's. A summarizer that is late is
-    no broken engine: the episode has no answer."""
+    summary_seconds: float | None = None
+    """Deadline of the summarizer, of which the paper has none; `None`: only the episode's. Where it is late the episode
+    has no answer, and counts as wrong, not as broken."""
     response_tokens: int = 4096
     """What comes back is cut after so many."""
     response_characters: int | None = None
@@ -118,7 +118,7 @@ class ParaManager:
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "rounds", "calls", "response_tokens", "response_characters")
-        require_above_zero(self, "call_seconds", *(["answer_seconds"] if self.answer_seconds is not None else []))
+        require_above_zero(self, "call_seconds", *(["summary_seconds"] if self.summary_seconds is not None else []))
         if not 0 <= self.reserve < 1:
             raise ValueError(f"reserve is {self.reserve}: it must be a share from 0 on and below 1")
         if self.aliases not in (False, True, *NAMELESS):
@@ -311,7 +311,7 @@ class _Work:
         manager, account, role = self.manager, self.manager.account, self._writer
         if role is not None and account.depth and account.left("forks"):
             writer = self.session.agent(role, self._prompt("summarizer", self.problem))
-            seconds = self.settings.answer_seconds
+            seconds = self.settings.summary_seconds
             result = await self.session.call(manager, "answer", writer, self._summarize, seconds=seconds)
             answer = result.text or None
         elif cut and not self.settings.reserve:

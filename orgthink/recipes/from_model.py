@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from safetensors import SafetensorError, safe_open
+
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.recipes.unchanged import require_same_weights
@@ -75,10 +77,21 @@ def start_folder(model: str | None, folder: RunFolder, needed_by: str | None = N
         if needed_by is not None:
             gone = f"{model}, with which {folder.path} began, is gone"
             raise UserError(f"{gone}, and {needed_by} needs its weights: put it back there") from None
-        return saved[-1] / "model"
+        return next((each for each in reversed(saved) if _opens(each / "model")), saved[-1]) / "model"
     if needed_by is not None:
         require_same_weights(folder, base)
     return base
+
+
+def _opens(folder: Path) -> bool:
+    """Whether the weights of a folder can be read: where those of the newest checkpoint cannot, an older one serves."""
+    try:
+        for file in folder.glob("*.safetensors"):
+            with safe_open(file, "pt") as weights:
+                weights.keys()
+    except (OSError, SafetensorError):
+        return False
+    return (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
 
 
 def model_folder(model: str | None) -> Path:

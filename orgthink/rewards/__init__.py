@@ -41,9 +41,9 @@ class EpisodeReward(ABC):
     """Whether its scores say what single agents earned (`Score.of_agents`), as credit by agent needs."""
 
     @property
-    def pays_wrong(self) -> bool:
-        """Whether a wrong answer may earn as much as a right one's accuracy: 1."""
-        return False
+    def most_if_wrong(self) -> float | None:
+        """The most that a wrong answer earns; `None` if that is not known."""
+        return None
 
     @abstractmethod
     def __call__(self, episode: Episode) -> Score:

@@ -94,9 +94,9 @@ class ParaManagerReward(EpisodeReward):
         require_above_zero(self, "theta_par", "theta_tool", "length_target", "cost_target")
 
     @property
-    def pays_wrong(self) -> bool:
-        """A tidy one earns the other three terms."""
-        return self.gate == "none"
+    def most_if_wrong(self) -> float:
+        """What a tidy episode earns beside R_task."""
+        return 0.0 if self.gate == "correct" else self.format + self.diversity + self.efficiency
 
     def __call__(self, episode: Episode) -> ParaManagerScore:
         """ValueError if the episode is not graded, or its cost not known: an unknown reward is not zero."""

@@ -16,7 +16,15 @@ from orgthink.tasks.closed_form import value_of
 from orgthink.tasks.finished import is_finished, literal
 from orgthink.tasks.math_names import without_names
 from orgthink.tasks.math_parts import NamedValue, is_system, parts_of, tuple_parts
-from orgthink.tasks.math_spelling import braced_fractions, braced_roots, interval_of, respelled, union_of, unwrapped
+from orgthink.tasks.math_spelling import (
+    FUNCTIONS,
+    braced_fractions,
+    braced_roots,
+    interval_of,
+    respelled,
+    union_of,
+    unwrapped,
+)
 from orgthink.tasks.quantity import quantity
 
 LONGEST = 300
@@ -48,13 +56,16 @@ _QUOTIENT = re.compile(rf"(?<![\w)}}])\\[dt]?frac{_BRACES}{_BRACES}(?=[-+,)\]=]|
 """Not beside a factor: of `1/2x` nobody knows which part is below the line."""
 _ROOT = re.compile(r"\\sqrt(\w)")
 _ENCLOSED = re.compile(r"(?<![\w)}])\((\d+|[A-Za-z]|\\\w+(?:\{\w+\})?)\)(?![\w(\\])")
-WORD = re.compile(r"(?![A-Za-z](?:-[A-Za-z])+$)[A-Za-z][A-Za-z'.-]{2,}|[Nn][Oo]")
-"""A result that is read as a word, not as a product of letters, nor, as `c-b`, as a difference."""
+WORD = re.compile(r"(?![a-z]-[a-z]$)[A-Za-z][A-Za-z'.-]{2,}|[Nn][Oo]")
+"""A result that is read as a word, not as a product of letters. `c-b` is a difference; `A-C-B` is an order."""
 _RELATION = re.compile(
     r"\\n?approx|\\(?:n?sim|n?equiv|neq?|to|[Rr]ightarrow|iff|implies|[lc]?dots)(?![A-Za-z])|[≈≠→⇒…]|\.\.\."
     r"|(?:\d|(?<![A-Za-z\\])[A-Za-z]|[)}\]])_\{?[0-9A-Za-z]+"
 )
 """Says more of a result than what it is. So does an index: of `x+10_2` math-verify would read `x+10`."""
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+_BARE = re.compile(FUNCTIONS)
+"""A function without its backslash, where commands are left out: `xsiny` is not `ysinx`."""
 _INEQUALITY = re.compile(r"[<>≤≥]|\\(?:[lg]eq?|[lg]t)(?![A-Za-z])")
 _ORDERED = re.compile(
     r"\bordered\b|\bcoordinates?\b|\bvectors?\b|\(\s*[a-z]\s*(?:,\s*(?:[a-z]|\\l?dots)\s*)+\)", re.IGNORECASE
@@ -233,6 +244,8 @@ def _equal(right: str, offered: str, factor: Fraction) -> bool:
         return False
     if _ROUNDED.search(offered) and not _ROUNDED.search(right):
         return False
+    if any(_BARE.search(_COMMAND.sub("", text)) for text in (right, offered)):
+        return False  # math-verify would read it as a product of letters
     return _closed(offered) and math_verifier.is_same(right, offered)
 
 

@@ -29,13 +29,10 @@ _SQUARE_ROOT = re.compile(r"\\sqrt\s*\[\s*2\s*\]")
 _HALF_POWER = re.compile(r"(?<![\w.)}\]])(\d+)\^(?:\{(?:1/2|0?\.5|\\frac\{1\}\{2\})\}|\(1/2\)|0\.5)")
 _INDEXED_ROOT = re.compile(r"(\\sqrt\s*\[\s*\w+\s*\])\s*([0-9A-Za-z])(?![0-9A-Za-z.])")
 """Of `\\sqrt[3]12` LaTeX would take the 1, and people mean 12."""
-_FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|ln|lg|log"
-_BARE = re.compile(rf"(?<![\\A-Za-z])([b-zA-Z]?)(?!sec)({_FUNCTIONS})(?![A-Za-z]{{2}})")
-"""A function without its backslash, with at most a letter on each side: as a product of letters, `xsiny` is `ysinx`.
-Not `asin`, which programs call the arcsine, nor `sec`, which may be seconds."""
-_OF_ONE = re.compile(rf"(?:{_FUNCTIONS})[xyz]")
+FUNCTIONS = "sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|sinh|cosh|tanh|ln|lg|log"
+"""Names of functions, as a part of a regular expression."""
 _APPLIED = re.compile(
-    rf"\\({_FUNCTIONS})\s*(?:\\left\s*)?"
+    rf"\\({FUNCTIONS})\s*(?:\\left\s*)?"
     r"\(\s*(\d*\s*(?:[A-Za-z]|\\[A-Za-z]+)|\d+)\s*(?:\\right\s*)?\)\s*(?=$|[-+=,;)}\]$<>])"
 )
 """A function of one sign, behind which nothing stands that might belong to it, as in `\\sin(x)y`."""
@@ -70,8 +67,6 @@ def respelled(text: str) -> str:
     text = _RAISED.sub(lambda found: f"^{{{found[0].translate(_SUPERSCRIPTS)}}}", text).translate(_SIGNS)
     text = _SCIENTIFIC.sub(r"\1\\times 10^{\2}", _THOUSANDS.sub(",", text))
     text = _INDEXED_ROOT.sub(r"\1{\2}", text)
-    if not text.isalpha() or _OF_ONE.fullmatch(text):  # any other word is no formula
-        text = _BARE.sub(r"\1\\\2 ", text)
     text = _APPLIED.sub(r"\\\1 \2", text)
     text = _UNEQUAL.sub(r"\\ne ", _AT_LEAST.sub(r"\\ge ", _AT_MOST.sub(r"\\le ", text)))
     return _EMPTY.sub(r"\\emptyset", _INFINITY.sub(r"\\infty", text))

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from orgthink.concurrency import run_all
 from orgthink.credit import AgentWork, EpisodeCredit
@@ -83,9 +83,10 @@ class RlSettings(Optimization):
             raise UserError("rollout.models has a frozen model for every role, so none is trained: leave one out")
         if isinstance(self.reward, EpisodeReward):  # a plain function has no requirements
             self.reward.require(self.rollout.made)
-            if self.credit.imitates and self.reward.pays_wrong:
+            least, most = self.credit.imitated_from, self.reward.most_if_wrong
+            if least is not None and most is not None and least <= most:
                 raise UserError(
-                    "this credit imitates what earns enough, and a wrong answer may earn that: set "
+                    f"this credit imitates what earns {least:g}, and a wrong answer may earn {most:g}: set "
                     "reward.gate=correct, or credit.kind=shared"
                 )
             if self.credit.of_agents({}) is not None and not self.reward.by_agent:
@@ -112,7 +113,7 @@ class RlSettings(Optimization):
         plan, name, organization = self.rollout, self.rollout.organization.organization, self.rollout.made
         style, total = getattr(organization, "prompts", None), plan.limits.agent_tokens
         renew = total is None or total > plan.max_tokens
-        how = _portable(organization, plan.organization.settings)
+        how = _portable(organization)
         return {
             # What is not installed, such as a file of the user's, may be gone when the model is used.
             **({"prompts": style} if style in tuple(STYLES) else {}),
@@ -442,15 +443,24 @@ def grouped(
     return dict(groups)
 
 
-def _portable(organization: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that are words and numbers and not the usual ones, but for the prompts, and the rounds.
+def _portable(organization: Any) -> dict[str, Any]:
+    """Its settings that are numbers, or one of a few words, but for those that only a run's user may give.
 
-    Members and tools may not be there where a model is used; these mean the same everywhere.
+    Members, tools and files may not be there where a model is used; these mean the same everywhere.
     """
-    usual = {each.name: each.default for each in fields(organization)} if is_dataclass(organization) else {}
-    rounds = getattr(organization, "rounds", None)
+    if not is_dataclass(organization):
+        return {}
+    hints = get_type_hints(type(organization))
+    values = {each.name: getattr(organization, each.name) for each in fields(organization) if not each.metadata}
     return {
         name: value
-        for name, value in {**settings, **({"rounds": rounds} if rounds else {})}.items()
-        if name == "rounds" or (isinstance(value, str | int | float) and value != usual.get(name) and name != "prompts")
+        for name, value in values.items()
+        if isinstance(value, bool | int | float) or (isinstance(value, str) and value in _words(hints[name]))
     }
+
+
+def _words(hint: Any) -> tuple[Any, ...]:
+    """The values that a type lists, such as those of `Literal["a", "b"] | None`."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return tuple(word for part in get_args(hint) for word in _words(part))

@@ -135,9 +135,9 @@ async def roll_out(
     assert others.keys() == plan.models.keys(), "an engine for each of the plan's models"
 
     async def attempted(problem: Problem, sample: int) -> Episode:
-        guard = Guard(problem, organization.name, sample, plan.limits.capacity, crash)
-        how = {"roles": others, "limits": plan.limits, "sample": sample, "cancelled": ended, "broken": ended}
-        episode = await guard.run(attempt(organization, problem, policy, **how))
+        guard, left = Guard(problem, organization.name, sample, plan.limits.capacity, crash), list[Episode]()
+        how = {"roles": others, "limits": plan.limits, "sample": sample, "cancelled": ended, "broken": left.append}
+        episode = await guard.run(attempt(organization, problem, policy, **how), left)
         ended(episode)
         return episode
 

@@ -98,7 +98,7 @@ def test_a_summarizer_sees_the_whole_history_and_writes_the_answer():
 def test_a_summarizer_has_time_unless_it_has_a_deadline_and_one_that_fails_breaks_the_episode():
     managed = Managed("paper", synthesis="summarizer", call_seconds=5)
     slow = [reply(("final_answer", {}), when=""), Turn("o <ANSWER> 7 </ANSWER>", seconds=15)]
-    patient, late = play(slow, managed), play(slow, replace(managed, answer_seconds=9))
+    patient, late = play(slow, managed), play(slow, replace(managed, summary_seconds=9))
     assert (patient.answer, patient.seconds) == ("7", 60)
     assert (late.answer, late.seconds) == (None, 9)
     failed = play([reply(("final_answer", {}), when=""), Turn("o", fails="gone")], managed)
@@ -480,7 +480,7 @@ def test_a_call_that_could_not_be_made_is_not_made_to_fail():
         ({"calls": 0}, "calls is 0"),
         ({"response_tokens": 0}, "response_tokens is 0"),
         ({"call_seconds": 0.0}, "call_seconds is 0.0: it must be a number above 0"),
-        ({"answer_seconds": 0.0}, "answer_seconds is 0.0: it must be a number above 0"),
+        ({"summary_seconds": 0.0}, "summary_seconds is 0.0: it must be a number above 0"),
         ({"prompts": "poem"}, "unknown prompt style 'poem'"),
         ({"prompts": BARE_STYLE, "synthesis": "summarizer"}, "has no template 'summarizer'"),
         ({"tools": ("pyton",)}, "unknown tool 'pyton': did you mean python?"),

@@ -1,8 +1,8 @@
 """Right answers and what is offered for them: what is the same, and what a policy might try."""
 
 SPELLINGS = [
-    (r"\cos x", "cosx"), (r"x\sin y+1", "xsiny+1"), (r"x\sin y+1", "x sin y + 1"), (r"2\sin(x)+1", "1+2sinx"),
-    (r"\ln 2+1", "1+ln2"), ("c-b", "-b+c"),
+    ("c-b", "-b+c"), ("xsiny+1", "x sin y + 1"), ("x ln x", "xlnx"), ("n log n", "nlogn"), ("cos t", "cost"),
+    ("5 logs", "5"),
     # units, of one side or of both
     ("5", "5 cm"), ("5 cm", "5"), ("5 cm", r"5\text{ cm}"), ("5 cm", "5cm"), (r"5\text{ cm}", "5 centimeters"),
     ("5 cm^2", "5 square centimeters"), (r"5\text{ cm}^2", r"5\,\mathrm{cm}^2"), ("5", r"5\text{ square units}"),
@@ -89,8 +89,10 @@ SPELLINGS = [
 """The right answer, and another spelling of it."""
 
 TRICKS = [
-    ("xsiny+1", "ysinx+1"), (r"x\sin y+1", "ysinx+1"), (r"\cos x", "xcos"), ("cosx", "xcos"), ("c-b", "b-c"),
-    ("cost", "tcos"),
+    # a function without its backslash is no product of letters
+    ("xsiny+1", "ysinx+1"), (r"x\sin y+1", "ysinx+1"), (r"\cos x", "xcos"), ("cosx", "xcos"), ("cost", "tcos"),
+    ("2sinxcosy", "2sinycosx"), ("sinxcosy+1", "sinycosx+1"), ("xsecy+1", "ysecx+1"), ("asinbx+1", "bsinax+1"),
+    ("c-b", "b-c"), ("A-B-C", "A-C-B"), ("a-b-c", "a-c-b"), ("B-D-A-C", "B-A-C-D"),
     # units and bases
     ("5 cm", "5 m"), (r"5\text{ cm}", r"5\text{ m}"), ("100 km", "100 m"), ("5 hours", "5 minutes"),
     (r"5\text{ cm}^2", r"5\text{ cm}^3"), ("5 square cm", "5 cm"), (r"\$5", "5 cents"), (r"90^\circ", "90 radians"),

@@ -351,16 +351,26 @@ def test_imitating_what_earns_enough_needs_a_reward_that_a_wrong_answer_does_not
     with pytest.raises(UserError, match=r"set reward\.gate=correct, or credit\.kind=shared$"):
         settings.require(None)
     replace(settings, reward=ParaManagerReward(gate="correct")).require(None)
+    replace(settings, credit=AcceptedCredit(least=3.5)).require(None)
     replace(settings, credit=SharedCredit()).require(None)
 
 
 def test_a_model_says_the_words_and_numbers_of_its_organization():
-    """Its pool and its suite may not be there where it is used."""
+    """Its pool and its suite may not be there where it is used, and what runs commands its user has to name."""
+
+    def said(name: str, how: dict[str, Any]) -> dict[str, Any]:
+        rollout = Rollout("countdown", OrganizationSpec(name, how))
+        return RlSettings(rollout, steps=1, learning_rate=1e-3, reward=by_text).made_for["organizations"][name]
+
     how = {"prompts": "paper", "pool": {"a": ""}, "response_tokens": 9, "brief": True, "synthesis": "summarizer"}
-    rollout = Rollout("countdown", OrganizationSpec("paramanager", how))
-    said = RlSettings(rollout, steps=1, learning_rate=1e-3, reward=ParaManagerReward()).made_for
-    expected = {"response_tokens": 9, "brief": True, "synthesis": "summarizer", "rounds": 12}
-    assert said["organizations"] == {"paramanager": expected} and said["prompts"] == "paper"
+    how["aliases"] = "shuffled"
+    found = said("paramanager", how)
+    assert found.items() >= {"response_tokens": 9, "brief": True, "synthesis": "summarizer", "rounds": 12}.items()
+    assert found["aliases"] == "shuffled"
+    assert said("paramanager", {})["synthesis"] == "manager", "what a base said of an earlier training is no longer so"
+    assert not {"prompts", "pool", "tools", "suite", "servers", "organizations", "faults", "tags"} & found.keys()
+    organizer = said("asyncthink", {"worker": "sequential", "malformed": "error"})
+    assert organizer["malformed"] == "error" and "worker" not in organizer
 
 
 def test_a_reward_that_reads_other_tags_than_the_manager_writes_is_refused():

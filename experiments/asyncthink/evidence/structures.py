@@ -115,6 +115,7 @@ def chained(problems: Sequence[Problem]) -> str:
 
 
 def titled(rows: Sequence[Mapping[str, str]]) -> str:
+    """A table whose columns are the keys of its rows."""
     return table(rows, [(title, lambda row, title=title: row[title]) for title in rows[0]])
 
 

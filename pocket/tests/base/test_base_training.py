@@ -23,6 +23,7 @@ from torch import Tensor
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
+from orgthink.training.checkpoint import saved
 from orgthink.training.sft import SftSettings
 
 SMALL = replace(
@@ -127,6 +128,11 @@ def test_a_stopped_training_goes_on_without_the_model_that_it_began_with(trained
     rest: list[dict[str, float]] = []
     after.run(folder, rest.append)
     assert [line["loss"] for line in rest] == [whole[-1]["loss"]]
+
+    newest = saved(folder.path)[-1] / "model" / "model.safetensors"
+    newest.write_bytes(newest.read_bytes()[:99])
+    after.run(folder, rest.append)
+    assert [line["loss"] for line in rest[1:]] == [whole[-1]["loss"]], "from the checkpoint before"
     with pytest.raises(UserError, match="start_weight needs its weights"):
         replace(after, start_weight=0.5).run(folder, rest.append)
 

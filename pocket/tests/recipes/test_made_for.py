@@ -13,7 +13,7 @@ from orgthink_pocket.shipped import MODELS
 
 from orgthink.cli.eval import Eval
 from orgthink.engines import EngineSpec
-from orgthink.evaluation import Evaluation
+from orgthink.evaluation import Evaluation, OrganizationSpec
 from orgthink.presets import preset_of
 from orgthink.recipes import registry as recipes
 from orgthink.recipes.jobs import Policy
@@ -57,7 +57,8 @@ def test_the_shipped_models_say_what_their_recipe_trains_with(model: str, recipe
         name: value for name, value in made_for.items() if name != "organizations"
     }
     for name, settings in made_for.get("organizations", {}).items():
-        assert settings.items() <= said.organizations[name].items()
+        used = OrganizationSpec(name, dict(said.organizations[name])).named("one")
+        assert settings == {setting: getattr(used, setting) for setting in settings}
 
 
 @pytest.mark.parametrize("folder", sorted(MODELS.iterdir()), ids=lambda folder: folder.name)
