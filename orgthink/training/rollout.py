@@ -137,9 +137,12 @@ async def roll_out(
     async def attempted(problem: Problem, sample: int) -> Episode:
         guard, left = Guard(problem, organization.name, sample, plan.limits.capacity, crash), list[Episode]()
         how = {"roles": others, "limits": plan.limits, "sample": sample, "cancelled": ended, "broken": left.append}
-        episode = await guard.run(attempt(organization, problem, policy, **how), left)
-        ended(episode)
-        return episode
+        try:
+            left.append(await guard.run(attempt(organization, problem, policy, **how), left))
+        finally:  # an error that is about all episodes leaves what it broke
+            for episode in left[-1:]:
+                ended(episode)
+        return left[-1]
 
     return await run_all(lambda job: attempted(*job), product(problems, range(plan.group)))
 
