@@ -37,6 +37,7 @@ from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
 from orgthink.measure.accuracy import mixed
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations import ORGANIZATIONS
+from orgthink.presets import preset_of
 from orgthink.recipes.registry import RECIPES, Training, adjusted
 from orgthink.rewards.asyncthink import AsyncThinkReward, AsyncThinkScore
 from orgthink.rewards.paramanager import ParaManagerReward
@@ -371,6 +372,16 @@ def test_a_model_says_the_words_and_numbers_of_its_organization():
     assert not {"prompts", "pool", "tools", "suite", "servers", "organizations", "faults", "tags"} & found.keys()
     organizer = said("asyncthink", {"worker": "sequential", "malformed": "error"})
     assert organizer["malformed"] == "error" and "worker" not in organizer
+
+
+@pytest.mark.parametrize("name", [name for name in ORGANIZATIONS if name != "led"])
+def test_what_a_model_says_of_its_organization_is_read_as_it_was(name: str, tmp_path: Path):
+    rollout = Rollout("countdown", OrganizationSpec(name))
+    said = RlSettings(rollout, steps=1, learning_rate=1e-3, reward=by_text).made_for
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "orgthink.json").write_text(json.dumps(said))
+    given = preset_of(EngineSpec(str(tmp_path))).organizations.get(name, {})
+    assert OrganizationSpec(name, dict(given)).named(name) == OrganizationSpec(name).named(name)
 
 
 def test_a_reward_that_reads_other_tags_than_the_manager_writes_is_refused():
