@@ -5,10 +5,9 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
-from orgthink_pocket.tasks.countdown_linked import COUNTDOWN_MINI_LINKED
+from orgthink_pocket.tasks.countdown_linked import COUNTDOWN_MINI_LINKED, chains_of
 from orgthink_pocket.tasks.parts import NAMES
 
-from experiments.asyncthink.evidence.chains_of import chains_of
 from experiments.asyncthink.evidence.divisions import division
 from orgthink.episode import Episode, Origin, Span, Trace
 

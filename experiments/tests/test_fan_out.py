@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from itertools import islice
 
-from orgthink_pocket.tasks.countdown_linked import COUNTDOWN_MINI_LINKED
+from orgthink_pocket.tasks.countdown_linked import COUNTDOWN_MINI_LINKED, chains_of
 from orgthink_pocket.tasks.countdown_several import COUNTDOWN_MINI_SIX
 from orgthink_pocket.tasks.parts import NAMES
 from rule_engine import RuleEngine
 
-from experiments.asyncthink.evidence.chains_of import chains_of
 from experiments.asyncthink.evidence.fan_out import FanOut
 from orgthink.episode import Sampling
 from orgthink.runtime import Backing, Limits, attempt

@@ -41,7 +41,7 @@ VARIED = (1, 2, 4, 8, 16)
 """What each chance is drawn from in a varied structure."""
 
 
-ALONE: Mapping[str, str] = MappingProxyType({})
+INDEPENDENT: Mapping[str, str] = MappingProxyType({})
 """No part needs another one."""
 
 
@@ -51,7 +51,7 @@ def random_structure(
     capacity: int,
     largest_fork: int = 2,
     chances: Chances = EVEN,
-    needs: Mapping[str, str] = ALONE,
+    needs: Mapping[str, str] = INDEPENDENT,
 ) -> list[Step]:
     """Sample a valid sequence of actions. Each part is thought about or forked once, and every fork is joined.
 
@@ -100,7 +100,11 @@ def _taken(left: list[str], size: int, known: Collection[str], needs: Mapping[st
 
 
 def varied_structure(
-    rng: random.Random, parts: Sequence[str], capacity: int, largest_fork: int = 2, needs: Mapping[str, str] = ALONE
+    rng: random.Random,
+    parts: Sequence[str],
+    capacity: int,
+    largest_fork: int = 2,
+    needs: Mapping[str, str] = INDEPENDENT,
 ) -> list[Step]:
     """A random structure with chances of its own: some only fork before they join, others hardly fork at all.
 
@@ -110,12 +114,16 @@ def varied_structure(
     return random_structure(rng, parts, capacity, rng.randint(1, largest_fork), chances, needs)
 
 
-def fixed_structure(rng: random.Random, parts: Sequence[str], capacity: int) -> list[Step]:
+def fixed_structure(
+    rng: random.Random, parts: Sequence[str], capacity: int, needs: Mapping[str, str] = INDEPENDENT
+) -> list[Step]:
     """One of the two topologies that a teacher without a given structure writes (section 3.1), at even chances: every
-    Fork is joined at once, or the parts are divided among `capacity - 1` Forks, which are then joined in order.
+    Fork is joined at once, or the parts are divided among `capacity - 1` Forks, which are then joined in order. Where
+    parts need each other it is the first one.
     """
-    if rng.random() < 0.5:
-        return [step for part in parts for step in (Step("fork", "1", (part,)), Step("join", "1"))]
+    if needs or rng.random() < 0.5:
+        ordered = _taken(list(parts), len(parts), (), needs)
+        return [step for part in ordered for step in (Step("fork", "1", (part,)), Step("join", "1"))]
     size = -(-len(parts) // max(1, capacity - 1))
     forks = [Step("fork", str(1 + i // size), tuple(parts[i : i + size])) for i in range(0, len(parts), size)]
     return [*forks, *(Step("join", fork.key) for fork in forks)]

@@ -87,7 +87,7 @@ class RlSettings(Optimization):
             if least is not None and most is not None and least <= most:
                 raise UserError(
                     f"this credit imitates what earns {least:g}, and a wrong answer may earn {most:g}: set "
-                    "reward.gate=correct, or credit.kind=shared"
+                    "credit.least above that, reward.gate=correct, or credit.kind=shared"
                 )
             if self.credit.of_agents({}) is not None and not self.reward.by_agent:
                 raise UserError(

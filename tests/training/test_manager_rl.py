@@ -349,7 +349,7 @@ def test_imitating_what_earns_enough_needs_a_reward_that_a_wrong_answer_does_not
     settings = RlSettings(
         Rollout("countdown", spec), steps=1, learning_rate=1e-3, reward=ParaManagerReward(), credit=AcceptedCredit()
     )
-    with pytest.raises(UserError, match=r"set reward\.gate=correct, or credit\.kind=shared$"):
+    with pytest.raises(UserError, match=r"earns 1, and a wrong answer may earn 3: set credit\.least above that"):
         settings.require(None)
     replace(settings, reward=ParaManagerReward(gate="correct")).require(None)
     replace(settings, credit=AcceptedCredit(least=3.5)).require(None)
@@ -359,27 +359,27 @@ def test_imitating_what_earns_enough_needs_a_reward_that_a_wrong_answer_does_not
 def test_a_model_says_the_words_and_numbers_of_its_organization():
     """Its pool and its suite may not be there where it is used, and what runs commands its user has to name."""
 
-    def said(name: str, how: dict[str, Any]) -> dict[str, Any]:
+    def stated(name: str, how: dict[str, Any]) -> dict[str, Any]:
         rollout = Rollout("countdown", OrganizationSpec(name, how))
         return RlSettings(rollout, steps=1, learning_rate=1e-3, reward=by_text).made_for["organizations"][name]
 
     how = {"prompts": "paper", "pool": {"a": ""}, "response_tokens": 9, "brief": True, "synthesis": "summarizer"}
     how["aliases"] = "shuffled"
-    found = said("paramanager", how)
+    found = stated("paramanager", how)
     assert found.items() >= {"response_tokens": 9, "brief": True, "synthesis": "summarizer", "rounds": 12}.items()
     assert found["aliases"] == "shuffled"
-    assert said("paramanager", {})["synthesis"] == "manager", "what a base said of an earlier training is no longer so"
+    assert stated("paramanager", {})["synthesis"] == "manager", "also where the base has another one"
     assert not {"prompts", "pool", "tools", "suite", "servers", "organizations", "faults", "tags"} & found.keys()
-    organizer = said("asyncthink", {"worker": "sequential", "malformed": "error"})
+    organizer = stated("asyncthink", {"worker": "sequential", "malformed": "error"})
     assert organizer["malformed"] == "error" and "worker" not in organizer
 
 
 @pytest.mark.parametrize("name", [name for name in ORGANIZATIONS if name != "led"])
 def test_what_a_model_says_of_its_organization_is_read_as_it_was(name: str, tmp_path: Path):
     rollout = Rollout("countdown", OrganizationSpec(name))
-    said = RlSettings(rollout, steps=1, learning_rate=1e-3, reward=by_text).made_for
+    made_for = RlSettings(rollout, steps=1, learning_rate=1e-3, reward=by_text).made_for
     (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "orgthink.json").write_text(json.dumps(said))
+    (tmp_path / "orgthink.json").write_text(json.dumps(made_for))
     given = preset_of(EngineSpec(str(tmp_path))).organizations.get(name, {})
     assert OrganizationSpec(name, dict(given)).named(name) == OrganizationSpec(name).named(name)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from orgthink_pocket.base.countdown import links
+from orgthink_pocket.tasks.countdown_linked import chains_of, needs_of
 
-from experiments.asyncthink.evidence.chains_of import chains_of
 from orgthink.episode import Episode
 from orgthink.grammar.actions import Fork, Join, Think
 from orgthink.grammar.asyncthink import read
@@ -34,7 +33,7 @@ class Division:
 
 def division(episode: Episode) -> Division:
     """Read from what the organizer wrote. What it wrote about values is not checked."""
-    needs = links(episode.problem)
+    needs = needs_of(episode.problem)
     chain = {name: i for i, names in enumerate(chains_of(episode.problem)) for name in names}
     shape: list[str] = []
     active: dict[str, set[int]] = {}

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from orgthink_pocket.tasks.countdown_linked import chains_of
 from orgthink_pocket.tasks.parts import NAMES
 
-from experiments.asyncthink.evidence.chains_of import chains_of
 from orgthink.episode import Problem
 from orgthink.organizations.prompts import prompt
 from orgthink.runtime import Agent, Session

@@ -42,7 +42,7 @@ def linked_claims(arena: Results, kinds: Results) -> Iterator[Claim]:
             f"mean > {most:.2f} or upper end > {end:.2f}",
             lambda mean, _, high, most=most, end=end: mean > most or high > end,
         )
-    yield from _chosen(kinds)
+    yield from _in_every_training(kinds)
     for method in ("fan-out", "fan-out-trained"):
         yield Claim(
             f"A25 ({method})",
@@ -89,7 +89,7 @@ def _shortest(arena: Results, kind: Results) -> str:
     return min(good, key=lambda name: kind[name]["path"]["mean"], default=best_held_out(arena, "baseline"))
 
 
-def _chosen(kinds: Results) -> Iterator[Claim]:
+def _in_every_training(kinds: Results) -> Iterator[Claim]:
     """A23 and A24, which have to hold in every training, and A26 for one chain."""
     shares = {kind: kinds.get(kind, {}).get("asyncthink", {}).get("forked_by_seed", []) for kind in ("1", "6")}
     most = Measured(max(shares["1"], default=None), None, None)

@@ -16,20 +16,19 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from orgthink_pocket.base.countdown import LinkedFamily
 from orgthink_pocket.base.family import Structures
 from orgthink_pocket.base.lessons import LINKED
 from orgthink_pocket.tasks.countdown_linked import COUNTDOWN_MINI_LINKED
 
-from experiments.asyncthink.evidence.chains_of import chains_of
 from experiments.asyncthink.evidence.divisions import division
-from experiments.asyncthink.evidence.structures import of_lesson, thinker_path, titled
+from experiments.asyncthink.evidence.structures import taught as lesson
+from experiments.asyncthink.evidence.structures import thinker_path, titled
 from experiments.shared.estimates import as_json, crossed_ratio
 from experiments.shared.readme import fill, interval
 from experiments.shared.recorded import episodes_of, is_recorded
 from orgthink.arena.config import Arena, read_arena
-from orgthink.coldstart.structures import Step, random_structure
-from orgthink.episode import Episode, Problem
+from orgthink.coldstart.structures import Step
+from orgthink.episode import Episode
 from orgthink.files import write_whole
 from orgthink.measure.crossed import Cells, crossed_average, crossed_difference, crossed_proportion
 from orgthink.measure.forking import forked
@@ -121,21 +120,23 @@ def _of(values: Values, name: str, chains: Sequence[int]) -> Cells:
     return [cell for cell in values[name] if kinds[cell[0]] in chains]
 
 
-class ByChains(LinkedFamily):
-    """A teacher that forks every chain, but the last one if it keeps one for itself."""
+def by_chains(*, keeps: bool) -> Structures:
+    """Forks of a chain each; the organizer takes one for itself if it `keeps` one."""
 
-    def __init__(self, *, keeps: bool) -> None:
-        self._keeps = keeps
+    def draw(rng: random.Random, parts: Sequence[str], capacity: int, *, needs: Mapping[str, str]) -> list[Step]:
+        following = {needed: part for part, needed in needs.items()}
+        chains = [_from(part, following) for part in parts if part not in needs]
+        given, own = (chains[:-1], chains[-1]) if keeps else (chains, ())
+        forks = [Step("fork", str(key), chain) for key, chain in enumerate(given, 1)]
+        thinking = [Step("think", parts=(part,)) for part in own]
+        return [*forks, *thinking, *(Step("join", fork.key) for fork in forks)]
 
-    def structure(
-        self, rng: random.Random, problem: Problem, capacity: int, draw: Structures = random_structure
-    ) -> list[Step]:
-        *given, last = chains_of(problem)
-        forks = [
-            Step("fork", str(i), tuple(chain)) for i, chain in enumerate(given if self._keeps else [*given, last], 1)
-        ]
-        own = [Step("think", parts=(part,)) for part in last] if self._keeps else []
-        return [*forks, *own, *(Step("join", fork.key) for fork in forks)]
+    return draw
+
+
+def _from(part: str, following: Mapping[str, str]) -> tuple[str, ...]:
+    """A part and those of its chain that come after it."""
+    return (part, *(_from(following[part], following) if part in following else ()))
 
 
 def taught() -> str:
@@ -147,8 +148,8 @@ def taught() -> str:
         alone = fmean(thinker_path(problem, LINKED) for problem in some)
         row = {"chains": name, "one thinker (steps)": f"{alone:.0f}"}
         for title, keeps in (("each chain forked", False), ("one kept", True)):
-            family = ByChains(keeps=keeps)
-            path = fmean(critical_path(of_lesson(family, problem, random_structure, 0)) for problem in some)
+            draw = by_chains(keeps=keeps)
+            path = fmean(critical_path(lesson(problem, draw, 0, LINKED)) for problem in some)
             row[title] = f"{path:.0f} ({path / alone:.2f})"
         rows.append(row)
     return titled(rows)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from statistics import fmean
 
-from orgthink_pocket.base.family import Family, Structures, organizer, sequential
+from orgthink_pocket.base.family import Structures, organizer, sequential
 from orgthink_pocket.base.lessons import FAMILIES, NAMED, PARTS
 from orgthink_pocket.base.recipes import THRESHOLD
 from orgthink_pocket.tasks.countdown_several import COUNTDOWN_MINI_SIX
@@ -37,7 +37,7 @@ CHAINS = 300
 def forked(size: int, own: int = 0) -> Structures:
     """Forks of so many countdowns each, all before the first Join; the organizer takes the last `own` ones itself."""
 
-    def draw(rng: random.Random, parts: Sequence[str], capacity: int) -> list[Step]:
+    def draw(rng: random.Random, parts: Sequence[str], capacity: int, *, needs: Mapping[str, str]) -> list[Step]:
         given = parts[: len(parts) - own]
         forks = [Step("fork", str(1 + i // size), tuple(given[i : i + size])) for i in range(0, len(given), size)]
         thinking = [Step("think", parts=tuple(parts[len(given) :]))] if own else []
@@ -57,12 +57,7 @@ DIVISIONS: Mapping[str, Structures] = {
 
 def taught(problem: Problem, draw: Structures, seed: int, family: str = NAMED, capacity: int = CAPACITY) -> Episode:
     """The teacher's episode, with words as decoding steps."""
-    return of_lesson(FAMILIES[family], problem, draw, seed, capacity)
-
-
-def of_lesson(family: Family, problem: Problem, draw: Structures, seed: int, capacity: int = CAPACITY) -> Episode:
-    """The same for any family."""
-    lead, *workers = organizer(family, problem, capacity, random.Random(seed), draw)
+    lead, *workers = organizer(FAMILIES[family], problem, capacity, random.Random(seed), draw)
     texts: dict[str, list[str]] = {}
     for key, worker in zip(_keys(lead.text), workers, strict=True):
         texts.setdefault(key, []).append(worker.text)

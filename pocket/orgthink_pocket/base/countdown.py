@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from orgthink.coldstart.structures import Step, random_structure, varied_structure
+from orgthink.coldstart.structures import Step, random_structure
 from orgthink.episode import Problem
 from orgthink.grammar.solution import THOUGHT
 from orgthink.tasks.expression import parse
 from orgthink_pocket.base.family import NOTHING, Family, Structures, Thinking
 from orgthink_pocket.style import numbers
+from orgthink_pocket.tasks.countdown_linked import needs_of
 from orgthink_pocket.tasks.parts import NAMES
 from orgthink_pocket.teachers.countdown import scan
 
@@ -25,8 +26,6 @@ ORDER = ("*", "/", "+", "-")
 """Operators in the order of a thinker alone: 215 steps to the fourth solution on average, 298 for a whole scan."""
 WANTED = 4
 """Solutions of `countdown-mini`."""
-LARGEST_FORK = 3
-"""Most linked countdowns of a fork: half of them."""
 
 _HIT = re.compile(r" ! (\( \d+ . \d+ \) . \d+|\d+ . \( \d+ . \d+ \))")
 
@@ -139,7 +138,7 @@ class NamedFamily(Family):
     def structure(
         self, rng: random.Random, problem: Problem, capacity: int, draw: Structures = random_structure
     ) -> list[Step]:
-        return draw(rng, self.parts(problem), capacity)
+        return draw(rng, self.parts(problem), capacity, needs=self.needs(problem))
 
 
 class LinkedFamily(Family):
@@ -156,7 +155,7 @@ class LinkedFamily(Family):
         return [part["name"] for part in problem.data["parts"]]
 
     def query(self, work: Thinking, parts: Sequence[str]) -> str:
-        needs, known = links(work.problem), dict(work.results)
+        needs, known = self.needs(work.problem), dict(work.results)
         listed = [
             f"{part} ; {needs[part]} {_left(known[needs[part]])}" if needs.get(part) in known else part
             for part in parts
@@ -172,17 +171,8 @@ class LinkedFamily(Family):
     def finish(self, work: Thinking) -> tuple[str, str]:
         return "", " ; ".join(hit.partition(" left ")[0] for _, hit in work.results)
 
-    def structure(
-        self, rng: random.Random, problem: Problem, capacity: int, draw: Structures = random_structure
-    ) -> list[Step]:
-        """A varied one, in which parts come after what they need: other draws do not know that."""
-        parts = self.parts(problem)
-        return varied_structure(rng, rng.sample(parts, len(parts)), capacity, LARGEST_FORK, links(problem))
-
-
-def links(problem: Problem) -> dict[str, str]:
-    """Name of a countdown → name of the one that it needs."""
-    return {part["name"]: part["needs"] for part in problem.data["parts"] if part["needs"]}
+    def needs(self, problem: Problem) -> Mapping[str, str]:
+        return needs_of(problem)
 
 
 def _left(result: str) -> str:

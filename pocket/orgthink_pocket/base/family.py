@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from orgthink.coldstart.structures import Step, random_structure
+from orgthink.coldstart.structures import INDEPENDENT, Step, random_structure
 from orgthink.episode import Origin, Problem, Trace
 from orgthink.grammar.actions import Answer, Fork, Join, Return
 from orgthink.grammar.asyncthink import DIALECT
@@ -23,8 +23,16 @@ from orgthink_pocket.lessons.asyncthink import teacher_trace
 
 CAPACITIES = (2, 3, 4, 8)
 """Pool sizes of organizers' lessons."""
-Structures = Callable[[random.Random, Sequence[str], int], list[Step]]
-"""Draws a structure over parts, for a pool size."""
+
+
+class Structures(Protocol):
+    """Draws a structure over parts, for a pool size: no part comes before the one that it needs."""
+
+    def __call__(
+        self, rng: random.Random, parts: Sequence[str], capacity: int, *, needs: Mapping[str, str]
+    ) -> list[Step]: ...
+
+
 NOTHING = "none"
 """A result or an answer without content."""
 
@@ -95,7 +103,11 @@ class Family(ABC):
     ) -> list[Step]:
         """A structure over the parts in random order."""
         parts = self.parts(problem)
-        return draw(rng, rng.sample(parts, len(parts)), capacity)
+        return draw(rng, rng.sample(parts, len(parts)), capacity, needs=self.needs(problem))
+
+    def needs(self, problem: Problem) -> Mapping[str, str]:
+        """Part → the part that it needs, for those that need one."""
+        return INDEPENDENT
 
 
 def question(role: str, problem: Problem, **values: object) -> str:

@@ -111,6 +111,23 @@ def as_given(parts: Sequence[dict[str, Any]], part: dict[str, Any]) -> list[str]
     return [part["needs"] if number == left else str(number) for number in part["numbers"]]
 
 
+def needs_of(problem: Problem) -> dict[str, str]:
+    """Name of a countdown → name of the one that it needs, for those that need one."""
+    return {part["name"]: part["needs"] for part in problem.data["parts"] if part["needs"]}
+
+
+def chains_of(problem: Problem) -> list[list[str]]:
+    """The names of each chain, in turn."""
+    needs = needs_of(problem)
+    chains: list[list[str]] = []
+    for part in problem.data["parts"]:
+        chain = next((chain for chain in chains if chain[-1] == needs.get(part["name"])), None)
+        if chain is None:
+            chains.append(chain := [])
+        chain.append(part["name"])
+    return chains
+
+
 @cache
 def _fitting(target: int, number: int | None, binding: bool) -> list[Left]:
     """Countdowns of a target whose solutions all leave the same number; with this number among theirs, or if links are
