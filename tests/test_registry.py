@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import orgthink
 from orgthink.cli import main
+from orgthink.cli.names import KINDS
 from orgthink.coldstart.teachers import PROGRAMS
 from orgthink.engines import ENGINES, EngineSpec, engine_spec
 from orgthink.errors import UserError
@@ -341,3 +344,12 @@ def test_what_is_called_must_be_callable(names: Registry[Any], form: str):
     """Else it would be a traceback, hours later for some."""
     with pytest.raises(UserError, match=re.escape(f"{names.kind} os.path:curdir is none: it must be {form}")):
         names.named("os.path:curdir")
+
+
+def test_every_registry_of_the_package_is_listed():
+    """What a plug-in can offer, `orgthink list` shows."""
+    wanted = re.compile(r'Registry(?:\[[^=]*?\])?\(\s*"[^"]+",\s*"(orgthink\.[\w-]+)"')
+    files = Path(orgthink.__file__).parent.rglob("*.py")
+    groups = {group for file in files for group in wanted.findall(file.read_text())}
+    listed = {getattr(import_module(module), name).group for module, name in (w.split(":") for w in KINDS.values())}
+    assert len(groups) >= 20 and listed == groups

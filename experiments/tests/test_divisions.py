@@ -34,6 +34,7 @@ def episode(*texts: str) -> Episode:
         ([fork(1, f"{A} ; {B}"), f"{C} : 1 {D} : 2", "<JOIN-1>"], "F2 . . J", True, True),
         ([fork(1, f"{A} ; {B}"), fork(2, f"{C} ; {D}"), "<JOIN-1> <JOIN-2>"], "F2 F2 J J", True, True),
         ([fork(1, A), "<JOIN-1>", fork(1, f"{B} ; {A} 4"), "<JOIN-1>"], "F1 J F1 J", True, False),
+        ([fork(1, A), "<JOIN-1>", fork(1, C), "<JOIN-1>"], "F1 J F1 J", True, False),
         ([fork(1, A), fork(2, B), "<JOIN-1> <JOIN-2>"], "F1 F1 J J", False, False),
         ([fork(1, f"{B} ; {A}"), f"{C} : 1", "<JOIN-1>"], "F2 . J", False, True),
         ([fork(1, A), "<JOIN-1>", fork(1, B), fork(2, C)], "F1 J F1 F1", False, True),

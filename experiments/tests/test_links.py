@@ -7,10 +7,13 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from orgthink_pocket.base.lessons import LINKED
 from orgthink_pocket.tasks.countdown_linked import COUNTDOWN_MINI_LINKED
 
-from experiments.asyncthink.evidence.links import KINDS, by_kind, measured, shapes
+from experiments.asyncthink.evidence.divisions import division
+from experiments.asyncthink.evidence.links import KINDS, by_chains, by_kind, measured, shapes
 from experiments.asyncthink.evidence.results import EVIDENCE
+from experiments.asyncthink.evidence.structures import taught
 from orgthink.arena.config import read_arena
 from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.store import RunFolder
@@ -23,6 +26,13 @@ def episode(problem: Problem, *, right: bool, steps: int) -> Episode:
     spans = (Span(Origin.PROMPT, "1", 1), Span(Origin.SAMPLED, "text", steps, start=0.0, end=1.0))
     grade = Grade(6 if right else 5, 6)
     return Episode(problem.id, problem, "sequential", 8, (Trace("0", "thinker", None, spans),), answer="", grade=grade)
+
+
+def test_the_teacher_that_is_compared_forks_a_chain_each() -> None:
+    for keeps, shape in ((False, "F2 F2 F2 J J J"), (True, "F2 F2 . . J J")):
+        problem = next(problem for problem in PROBLEMS if problem.data["chains"] == 3)
+        found = division(taught(problem, by_chains(keeps=keeps), 0, LINKED))
+        assert found.shape == shape and found.divides
 
 
 def test_each_kind_has_its_own_problems(tmp_path: Path) -> None:

@@ -444,14 +444,15 @@ def grouped(
 
 
 def _portable(organization: Any) -> dict[str, Any]:
-    """Its settings that are numbers, or one of a few words, but for those that only a run's user may give.
+    """Its settings that are numbers, or one of a few words.
 
-    Members, tools and files may not be there where a model is used; these mean the same everywhere.
+    Members, tools and files may not be there where a model is used, and only who starts a run may name a command; these
+    mean the same everywhere.
     """
     if not is_dataclass(organization):
         return {}
     hints = get_type_hints(type(organization))
-    values = {each.name: getattr(organization, each.name) for each in fields(organization) if not each.metadata}
+    values = {each.name: getattr(organization, each.name) for each in fields(organization)}
     return {
         name: value
         for name, value in values.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,7 +31,7 @@ from orgthink.tasks.task import Solution, Split
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.episodes import Episodes, RlSettings
 from orgthink.training.rl import train_policy
-from orgthink.training.rollout import ProblemStream, Rollout
+from orgthink.training.rollout import ProblemStream, Rollout, roll_out
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 
@@ -124,6 +125,16 @@ def test_a_bug_of_an_attempt_leaves_out_its_group(tmp_path: Path, task: Clumsy, 
     assert "clumsy/0" not in problems and len(problems) == 5 and metrics["step"] == 2
     assert crashes.startswith("clumsy/0|stumbling|1\n") and crashes.count("Traceback") == 1
     assert "a bug of the organization" in crashes and "test_training_bugs.py" in crashes
+
+
+def test_an_attempt_that_a_bug_ended_keeps_what_was_sampled(task: Clumsy) -> None:
+    engine, ends = LocalEngine.open(TINY, threaded=False), list[Episode]()
+    problems = list(islice(task.problems("train", 0), 1))
+    found = asyncio.run(roll_out(ROLLOUT, problems, engine, 0, crash=lambda name, bug: str(bug), ended=ends.append))
+    assert sorted(episode.sample for episode in ends) == [0, 1]
+    (broken,) = (episode for episode in found if episode.error)
+    assert broken.sample == 1 and sum(trace.steps for trace in broken.traces) > 0
+    assert broken in ends
 
 
 def test_a_bug_of_the_grader_leaves_out_a_group(tmp_path: Path, task: Clumsy) -> None:
