@@ -19,12 +19,12 @@ from orgthink.rewards.marsrl import MarsReward
 from orgthink.rewards.paramanager import Gate, ParaManagerReward
 from orgthink.rewards.tool_orchestra import ToolOrchestraReward
 from orgthink.runtime.budget import Limits
-from orgthink.training.episodes import RlSettings
 from orgthink.training.marsrl.choose import Strategy
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.marsrl.streams import ROLES, Role
 from orgthink.training.policy_loss import PolicyLoss
+from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.training.sft import SftSettings
 from orgthink_pocket.jobs import Calls, Pocket, Roles

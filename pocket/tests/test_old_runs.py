@@ -30,7 +30,7 @@ from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.store import RunFolder, migrate_settings, plain
 from orgthink.tasks import task_named
-from orgthink.training.episodes import RlSettings
+from orgthink.training.rl_settings import RlSettings
 
 OLD = Path(__file__).parent / "fixtures" / "a46cad4"
 EXPECTED = json.loads((OLD / "expected.json").read_text())

@@ -11,14 +11,14 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from orgthink.coldstart.structures import Step, random_structure
 from orgthink.episode import Problem
 from orgthink.grammar.solution import THOUGHT
 from orgthink.tasks.expression import parse
 from orgthink_pocket.base.family import NOTHING, Family, Structures, Thinking
-from orgthink_pocket.style import numbers
-from orgthink_pocket.tasks.countdown_linked import needs_of
+from orgthink_pocket.tasks.countdown_linked import as_given, needs_of
 from orgthink_pocket.tasks.parts import NAMES
 from orgthink_pocket.teachers.countdown import scan
 
@@ -144,9 +144,10 @@ class NamedFamily(Family):
 class LinkedFamily(Family):
     """`countdown-mini-linked`: countdowns that may need what another one leaves over.
 
-        zinc : 1 3 8 13 14 = 29 ; scan * … ! zinc ( 3 * 14 ) - 13 left 1 ;
+        zinc : copper 1 3 8 13 14 = 29 ; scan * … ! zinc ( 3 * 14 ) - 13 left 1 ;
 
-    A sub-query names parts, and what is known of what they need.
+    What a name stands for is written after it: put in its place, it was looked up under a wrong name in one problem of
+    three. A sub-query names parts, and what is known of what they need.
     """
 
     stays = THOUGHT
@@ -166,7 +167,7 @@ class LinkedFamily(Family):
         data = next(one for one in work.problem.data["parts"] if one["name"] == part)
         text, hit = first(data, part)
         work.results.append((part, f"{hit} left {data['left']}"))
-        return f"{part} : {numbers(data)} ; {text.removesuffix(' ;')} left {data['left']} ;"
+        return f"{part} : {looked_up(work.problem, data)} ; {text.removesuffix(' ;')} left {data['left']} ;"
 
     def finish(self, work: Thinking) -> tuple[str, str]:
         return "", " ; ".join(hit.partition(" left ")[0] for _, hit in work.results)
@@ -177,6 +178,13 @@ class LinkedFamily(Family):
 
 def _left(result: str) -> str:
     return result.partition(" left ")[2]
+
+
+def looked_up(problem: Problem, part: Mapping[str, Any]) -> str:
+    """The numbers and the target of a linked countdown; a name among them is followed by what it stands for."""
+    given = zip(as_given(problem.data["parts"], part), part["numbers"], strict=True)
+    listed = (written if written == str(number) else f"{written} {number}" for written, number in given)
+    return f"{' '.join(listed)} = {part['target']}"
 
 
 class SingleFamily(Family):

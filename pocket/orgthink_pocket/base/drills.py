@@ -13,9 +13,9 @@ from __future__ import annotations
 import random
 
 from orgthink.episode import Origin, Problem, Trace
+from orgthink_pocket.base.countdown import looked_up
 from orgthink_pocket.base.style import terse
 from orgthink_pocket.lessons.asyncthink import teacher_trace
-from orgthink_pocket.style import numbers
 from orgthink_pocket.tasks.arithmetic import LARGEST
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 from orgthink_pocket.teachers.arithmetic import apply
@@ -68,15 +68,15 @@ def operations(rng: random.Random) -> Trace:
 
 
 def lookups(problem: Problem, rng: random.Random) -> Trace:
-    """Numbers and targets of linked countdowns in any order, each with the number that it needs in its place.
+    """Numbers and targets of linked countdowns in any order, with what names stand for, which is listed first.
 
     A thinker of six countdowns looks six of them up in 650 tokens, and errs there most.
     """
     parts = {part["name"]: part for part in problem.data["parts"]}
-    spans: list[tuple[str, Origin]] = []
+    known = [f" ! {name} left {part['left']} ;" for name, part in parts.items()]
+    rng.shuffle(known)
+    spans = [("".join(known), Origin.INJECTED)]
     for name in rng.choices(list(parts), k=LOOKUPS):
-        need = parts[name]["needs"]
-        known = f" ! {need} left {parts[need]['left']} ;" if need else ""
-        spans.append((f"{known} {name} :", Origin.INJECTED))
-        spans.append((f" {numbers(parts[name])} ;", Origin.SAMPLED))
+        spans.append((f" {name} :", Origin.INJECTED))
+        spans.append((f" {looked_up(problem, parts[name])} ;", Origin.SAMPLED))
     return teacher_trace("thinker", None, f"facts {terse(problem)}", spans)

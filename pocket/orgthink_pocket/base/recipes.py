@@ -15,10 +15,10 @@ from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.budget import Limits
-from orgthink.training.episodes import RlSettings
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.policy_loss import PolicyLoss
+from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.training.sft import SftSettings
 from orgthink_pocket.base.job import Base

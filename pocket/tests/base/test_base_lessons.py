@@ -179,19 +179,29 @@ def test_linked_countdowns_are_taken_when_what_they_need_is_known(tokenizer):
     assert {len(stream.problem(lessons.LINKED).data["parts"]) for _ in range(60)} == set(lessons.PARTS_OF_LINKED)
 
 
-def test_a_drill_looks_up_what_a_name_stands_for(tokenizer):
+def test_what_a_name_stands_for_is_written_after_it(tokenizer):
+    """In thoughts of organizers and workers, and in drills, which list first what names stand for."""
+    rng, looked_up = random.Random(7), 0
     stream = lessons.Lessons(random.Random(1), tokenizer)
-    for _ in range(10):
-        problem = stream.problem(lessons.LINKED)
+    for problem in (stream.problem(lessons.LINKED) for _ in range(20)):
         parts = {part["name"]: part for part in problem.data["parts"]}
-        spans = drills.lookups(problem, random.Random(0)).spans[1:]
-        for before, found in zip(spans[::2], spans[1::2], strict=True):
-            assert (before.origin, found.origin) == (Origin.INJECTED, Origin.SAMPLED)
-            *stated, name, _ = before.text.split()
-            part = parts[name]
-            need = parts[part["needs"]] if part["needs"] else None
-            assert stated == ([] if need is None else ["!", need["name"], "left", str(need["left"]), ";"])
-            assert found.text == f" {' '.join(map(str, part['numbers']))} = {part['target']} ;"
+        drill = drills.lookups(problem, rng)
+        _, *spans = drill.spans
+        stated = dict(re.findall(r"! (\w+) left (\d+) ;", spans[0].text))
+        assert stated == {name: str(part["left"]) for name, part in parts.items()}
+        assert {span.origin for span in spans[::2]} == {Origin.INJECTED}
+        assert {span.origin for span in spans[1::2]} == {Origin.SAMPLED}
+        for trace in (drill, *organizer(lessons.FAMILIES[lessons.LINKED], problem, 8, rng)):
+            for name, listed, target in re.findall(r"(\w+) : ([\w ]+) = (\d+) ;", written(trace)):
+                part = parts[name]
+                assert int(target) == part["target"]
+                values = re.findall(r"(?:([a-z]+) )?(\d+)", listed)
+                assert [int(value) for _, value in values] == part["numbers"]
+                assert {word: int(value) for word, value in values if word} == (
+                    {part["needs"]: parts[part["needs"]]["left"]} if part["needs"] else {}
+                )
+                looked_up += 1
+    assert looked_up > 20 * drills.LOOKUPS
 
 
 def test_an_organizer_of_countdown_stops_when_four_are_found():
