@@ -9,7 +9,8 @@ from orgthink.evaluation import Evaluation, grade, resolve
 from orgthink.measure.accuracy import mixed
 from orgthink.store import RunFolder
 from orgthink.training.border import score_of
-from orgthink.training.episodes import RlSettings, credited, grouped, whole_groups
+from orgthink.training.episodes import credited, grouped, whole_groups
+from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rows import PolicyRow, policy_rows
 
 

@@ -11,7 +11,7 @@ from orgthink.evaluation import OrganizationSpec
 from orgthink.recipes.jobs import Pairs, Policy
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.budget import Budget, Limits
-from orgthink.training.episodes import RlSettings
+from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.training.sft import SftSettings
 

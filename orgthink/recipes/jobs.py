@@ -21,13 +21,14 @@ from orgthink.store import RunFolder
 from orgthink.terminal import show
 from orgthink.training.companions import context_of, tokens_of
 from orgthink.training.embedded import embedded, require_local
-from orgthink.training.episodes import Episodes, RlSettings
+from orgthink.training.episodes import Episodes
 from orgthink.training.marsrl.queue import Queue
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.models import say_made_for
 from orgthink.training.optimization import Optimization
 from orgthink.training.rl import train_policy
+from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rows import PolicyRow, Row
 from orgthink.training.sft import SftSettings, train
 from orgthink.training.source import Source

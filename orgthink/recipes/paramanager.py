@@ -9,8 +9,8 @@ from orgthink.evaluation import OrganizationSpec, RoleSpec
 from orgthink.recipes.jobs import Policy, Trajectories
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.budget import Budget, Limits
-from orgthink.training.episodes import RlSettings
 from orgthink.training.policy_loss import PolicyLoss
+from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.training.sft import SftSettings
 

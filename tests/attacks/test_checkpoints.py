@@ -35,9 +35,10 @@ from orgthink.recipes.jobs import Trajectories
 from orgthink.recipes.registry import go_on
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.episodes import Episodes, RlSettings
+from orgthink.training.episodes import Episodes
 from orgthink.training.models import say_made_for
 from orgthink.training.rl import train_policy
+from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.training.source_state import load_state
 

@@ -18,7 +18,7 @@ from orgthink.recipes.jobs import Policy
 from orgthink.rewards import EpisodeReward, Score
 from orgthink.runtime import Limits, Session
 from orgthink.tasks.task import Solution, Split
-from orgthink.training.episodes import RlSettings
+from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 
 

@@ -41,10 +41,11 @@ from orgthink.tasks import TASKS
 from orgthink.tasks.task import Split
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.episodes import Episodes, Place, RlSettings, require_version
+from orgthink.training.episodes import Episodes, Place, require_version
 from orgthink.training.pausable_loop import StandstillLoop, standstill
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rl import train_policy
+from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.training.rows import PolicyRow
 from orgthink.training.source import Batch, Clock

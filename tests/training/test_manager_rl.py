@@ -50,9 +50,10 @@ from orgthink.tasks import TASKS
 from orgthink.tasks.task import Split
 from orgthink.training import checkpoint, frozen
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.episodes import Episodes, RlSettings, require_version
+from orgthink.training.episodes import Episodes, require_version
 from orgthink.training.metrics import rollout_metrics
 from orgthink.training.rl import train_policy
+from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.training.rows import policy_rows
 from orgthink.training.source import Batch, Clock

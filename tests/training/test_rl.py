@@ -45,10 +45,11 @@ from orgthink.store import RunFolder
 from orgthink.tasks import task_named
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend, Signals
-from orgthink.training.episodes import Episodes, RlSettings, grouped, require_version, whole_groups
+from orgthink.training.episodes import Episodes, grouped, require_version, whole_groups
 from orgthink.training.models import ADAPTER, LoraSettings, say_made_for
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rl import train_policy
+from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import ProblemStream, Rollout, roll_out
 from orgthink.training.rows import PolicyRow
 from orgthink.training.update import minibatches, require_ratios

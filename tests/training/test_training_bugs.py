@@ -29,8 +29,9 @@ from orgthink.store import RunFolder
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import Solution, Split
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.episodes import Episodes, RlSettings
+from orgthink.training.episodes import Episodes
 from orgthink.training.rl import train_policy
+from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import ProblemStream, Rollout, roll_out
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")

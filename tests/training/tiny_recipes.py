@@ -9,8 +9,8 @@ from orgthink.evaluation import OrganizationSpec
 from orgthink.recipes.jobs import Mars, Policy
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.budget import Limits
-from orgthink.training.episodes import RlSettings
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
+from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 
 TESTS = Path(__file__).resolve().parents[1]

@@ -8,8 +8,8 @@ from typing import Any
 
 from orgthink.errors import UserError
 from orgthink.scale.sizing.work import PROMPT, Work
-from orgthink.training.episodes import RlSettings
 from orgthink.training.marsrl.settings import MarsSettings
+from orgthink.training.rl_settings import RlSettings
 
 
 @singledispatch

@@ -1,0 +1,157 @@
+"""Settings of the reinforcement learning of whole episodes: AsyncThink's and ParaManager's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+
+from orgthink.episode import Episode
+from orgthink.errors import UserError
+from orgthink.evaluation import RoleSpec, measures_of, tags_of
+from orgthink.kinds import class_by_kind
+from orgthink.organizations import ORGANIZATIONS
+from orgthink.organizations.prompts import STYLES
+from orgthink.rewards import REWARDS, EpisodeReward, Score
+from orgthink.rewards.asyncthink import AsyncThinkReward
+from orgthink.training.border import score_of
+from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_metrics
+from orgthink.training.optimization import Optimization, idle_text, step_seconds
+from orgthink.training.rollout import ProblemStream, Rollout
+
+if TYPE_CHECKING:
+    AnyReward = EpisodeReward
+else:
+    AnyReward = class_by_kind(REWARDS, "asyncthink")
+
+
+@dataclass(frozen=True, slots=True)
+class RlSettings(Optimization):
+    """Settings that determine the result, together with the model."""
+
+    rollout: Rollout
+    """Problems, organization and budgets of the rollouts."""
+    reward: AnyReward = field(default_factory=AsyncThinkReward)
+    """Reward R of an episode."""
+    mixed: bool = False
+    """Whether only mixed groups are trained on: groups with some, but not only, all correct answers."""
+    redraw: int = 0
+    """Number of times that a step may sample further problems while it has fewer mixed groups than `problems`."""
+    ahead: int = 0
+    """Number of groups in progress beyond a step's `problems`. A step trains on the first groups that finish; the
+    others continue with the next weights. 0: a step waits for its slowest episode."""
+    shuffled: bool = False
+    """Whether rewards are permuted at random within each group. This is a control that must not learn."""
+
+    def __post_init__(self) -> None:
+        Optimization.__post_init__(self)
+        if self.minibatches > self.rollout.problems:
+            raise ValueError(f"{self.rollout.problems} groups cannot be split into {self.minibatches} minibatches")
+        if self.redraw < 0 or (self.redraw and not self.mixed):
+            raise ValueError(f"redraw is {self.redraw}: it must be at least 0, and above 0 only with mixed=true")
+        if self.shuffled and self.credit.of_agents({}) is not None:
+            raise ValueError("shuffled permutes the rewards of episodes, and this credit has those of agents")
+        if self.ahead < 0 or (self.ahead and self.redraw):
+            raise ValueError(f"ahead is {self.ahead}: it must be at least 0, and 0 if redraw is above 0")
+
+    def require(self, context: int | None) -> None:
+        plan = self.rollout
+        plan.require()
+        if not plan.roles and plan.models.keys() >= set(plan.made.roles):
+            raise UserError("rollout.models has a frozen model for every role, so none is trained: leave one out")
+        if isinstance(self.reward, EpisodeReward):  # a plain function has no requirements
+            self.reward.require(self.rollout.made)
+            least, most = self.credit.imitated_from, self.reward.most_if_wrong
+            if least is not None and most is not None and least <= most:
+                raise UserError(
+                    f"this credit imitates what earns {least:g}, and a wrong answer may earn {most:g}: set "
+                    "credit.least above that, reward.gate=correct, or credit.kind=shared"
+                )
+            if self.credit.of_agents({}) is not None and not self.reward.by_agent:
+                raise UserError(
+                    "this credit is of single agents, and the reward only of whole episodes, so nobody but the root "
+                    "would be trained: set reward.kind=subtasks, or credit.kind=shared"
+                )
+        ProblemStream(self.rollout, self.seed).batch()
+
+    @property
+    def task(self) -> str:
+        return self.rollout.task
+
+    @property
+    def temperature(self) -> float:
+        return self.rollout.temperature
+
+    @property
+    def frozen(self) -> Mapping[str, RoleSpec]:
+        return self.rollout.models
+
+    @property
+    def made_for(self) -> Mapping[str, Any]:
+        plan, name, organization = self.rollout, self.rollout.organization.organization, self.rollout.made
+        style, total = getattr(organization, "prompts", None), plan.limits.agent_tokens
+        renew = total is None or total > plan.max_tokens
+        how = _portable(organization)
+        return {
+            # What is not installed, such as a file of the user's, may be gone when the model is used.
+            **({"prompts": style} if style in tuple(STYLES) else {}),
+            **({"capacity": plan.limits.capacity} if plan.limits.capacity > 1 else {}),
+            "max_tokens": plan.max_tokens,
+            "renew": renew,
+            **({"agent_tokens": total} if renew and total is not None else {}),
+            **({"organizations": {name: how}} if how and name in tuple(ORGANIZATIONS) else {}),
+        }
+
+    def measure(self, episodes: Sequence[Episode], rewards: Mapping[str, Score] | None = None) -> dict[str, Any]:
+        """The metrics of a step. `rewards` are known by the episodes' ids, or computed."""
+        organization = self.rollout.made
+        if rewards is None:
+            rewards = {episode.id: score_of(self.reward, episode) for episode in episodes}
+        found = rollout_metrics(episodes, rewards, tags_of(organization))
+        return found | means(episodes, measures_of(organization))
+
+    def bounds(self) -> dict[str, int | None]:
+        """The bound of tokens is `None` if no budget limits the turns."""
+        plan = self.rollout
+        groups, turns = plan.problems * (1 + self.redraw), plan.limits.budget.turns
+        longest = max([plan.max_tokens, *(model.sampling.max_tokens for model in plan.models.values())])
+        return {
+            "episodes_a_step": groups * plan.group,
+            "sampled_tokens_a_step": None if turns is None else (groups + self.ahead) * plan.group * turns * longest,
+            "optimizer_steps_a_step": self.minibatches,
+        }
+
+    def progress_text(self, line: Mapping[str, Any]) -> str:
+        own = {name: f"{name} {{:.3g}}" for name in measures_of(self.rollout.made)}
+        watched = {**OUTCOME, **getattr(self.reward, "watched", {}), **ROUNDS, **own, **LATENCY}
+        parts = [_formatted(form, line[name]) for name, form in watched.items() if name in line]
+        return "  ".join([*parts, *idle_text(line), f"{step_seconds(line):.0f} s"])
+
+
+def _formatted(form: str, value: float | None) -> str:
+    """A metric as text. An unknown value is shown as a dash, not as zero."""
+    return f"{form.partition('{')[0]}–" if value is None else form.format(value)
+
+
+def _portable(organization: Any) -> dict[str, Any]:
+    """Its settings that are numbers, or one of a few words.
+
+    Members, tools and files may not be there where a model is used, and only who starts a run may name a command; these
+    mean the same everywhere.
+    """
+    if not is_dataclass(organization):
+        return {}
+    hints = get_type_hints(type(organization))
+    values = {each.name: getattr(organization, each.name) for each in fields(organization)}
+    return {
+        name: value
+        for name, value in values.items()
+        if isinstance(value, bool | int | float) or (isinstance(value, str) and value in _words(hints[name]))
+    }
+
+
+def _words(hint: Any) -> tuple[Any, ...]:
+    """The values that a type lists, such as those of `Literal["a", "b"] | None`."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return tuple(word for part in get_args(hint) for word in _words(part))
