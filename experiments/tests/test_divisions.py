@@ -38,6 +38,7 @@ def episode(*texts: str) -> Episode:
         ([fork(1, A), fork(2, B), "<JOIN-1> <JOIN-2>"], "F1 F1 J J", False, False),
         ([fork(1, f"{B} ; {A}"), f"{C} : 1", "<JOIN-1>"], "F2 . J", False, True),
         ([fork(1, A), "<JOIN-1>", fork(1, B), fork(2, C)], "F1 J F1 F1", False, True),
+        ([f"{name} : 1" for name in (A, B)] + [f"<ANSWER> {A} : 1 + 2 ; {B} : 3 </ANSWER>"], ". .", True, False),
         ([fork(1, "who knows ; what"), f"{E} : 1 {F} : 2"], "F1 . .", False, True),
     ],
 )

@@ -147,7 +147,8 @@ class LinkedFamily(Family):
         zinc : copper 1 3 8 13 14 = 29 ; scan * … ! zinc ( 3 * 14 ) - 13 left 1 ;
 
     What a name stands for is written after it: put in its place, it was looked up under a wrong name in one problem of
-    three. A sub-query names parts, and what is known of what they need.
+    three. A sub-query names parts, and what is known of what they need. The answer repeats the names, so that each
+    solution is looked up by its own.
     """
 
     stays = THOUGHT
@@ -170,7 +171,7 @@ class LinkedFamily(Family):
         return f"{part} : {looked_up(work.problem, data)} ; {text.removesuffix(' ;')} left {data['left']} ;"
 
     def finish(self, work: Thinking) -> tuple[str, str]:
-        return "", " ; ".join(hit.partition(" left ")[0] for _, hit in work.results)
+        return "", " ; ".join(f"{part} : {hit.partition(' left ')[0]}" for part, hit in work.results)
 
     def needs(self, problem: Problem) -> Mapping[str, str]:
         return needs_of(problem)

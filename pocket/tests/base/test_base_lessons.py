@@ -13,6 +13,7 @@ from orgthink_pocket.base.countdown import counted
 from orgthink_pocket.base.family import CAPACITIES, organizer, sequential, solved
 from orgthink_pocket.style import VERDICTS
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
+from orgthink_pocket.tasks.countdown_linked import COUNTDOWN_MINI_LINKED, SINGLE
 from orgthink_pocket.tasks.parts import PARTS_MINI
 from orgthink_pocket.tasks.sums import SUMS_MINI
 
@@ -202,6 +203,22 @@ def test_what_a_name_stands_for_is_written_after_it(tokenizer):
                 )
                 looked_up += 1
     assert looked_up > 20 * drills.LOOKUPS
+
+
+def test_an_answer_to_linked_countdowns_names_them(tokenizer):
+    """In the order in which they were solved."""
+    rng, orders = random.Random(8), set[tuple[str, ...]]()
+    stream = lessons.Lessons(random.Random(2), tokenizer)
+    for problem in (stream.problem(lessons.LINKED) for _ in range(20)):
+        root, *_ = organizer(lessons.FAMILIES[lessons.LINKED], problem, 8, rng)
+        answer = answer_of(written(root))
+        named = dict(line.split(" : ") for line in answer.split(" ; "))
+        for part in problem.data["parts"]:
+            single = SINGLE.problem(part["numbers"], part["target"])
+            assert SINGLE.grade(single, named[part["name"]]).all_correct
+        assert COUNTDOWN_MINI_LINKED.grade(problem, answer).all_correct
+        orders.add(tuple(named))
+    assert len(orders) > 10
 
 
 def test_an_organizer_of_countdown_stops_when_four_are_found():
