@@ -73,7 +73,7 @@ PARTS_OF_NAMED = (2, 6)
 PARTS_OF_WHOLE = (6, 6)
 """The same where there are as many as in the task."""
 PARTS_OF_LINKED = (2, 3, 4, 5, 6, 6, 6, 6)
-"""Countdowns that may be linked, in as many chains at random."""
+"""Countdowns that may be linked."""
 PARTS_OF_SEVERAL = (2, 4)
 """Fewest and most countdowns of a thinker, so that its text fits the context."""
 
@@ -140,9 +140,9 @@ DIVIDING_DRILLED = replace(DIVIDING_WHOLE, drills={"relations": 2, "operations":
 forgotten."""
 LINKED_ONES = replace(
     DIVIDING,
-    alone={LINKED: 1, SINGLE: 0.1},
-    organizing={LINKED: 3},
-    drills={"relations": 1, "operations": 0.3, LOOKUPS: 2},
+    alone={LINKED: 0.5, SINGLE: 0.1},
+    organizing={LINKED: 4},
+    drills={"relations": 1, "operations": 0.3, LOOKUPS: 1},
 )
 """Shares of fine-tuning for countdowns that may need each other."""
 MIXED = replace(
@@ -224,10 +224,12 @@ class Lessons:
         return next(self._problems[SUDOKU if name == ANEW else name])
 
     def _linked(self) -> Problem:
-        """Countdowns in any number of chains. Some can be solved without what they need, unlike those of the task."""
+        """Countdowns in any number of chains, half of them in as many as there are: else few lessons have many forks at
+        a time. Some can be solved without what they need, unlike those of the task.
+        """
         rng, task = self._rng, COUNTDOWN_MINI_LINKED
         count = rng.choice(PARTS_OF_LINKED)
-        chains = rng.randint(1, count)
+        chains = rng.choice((count, rng.randint(1, count)))
         while (found := task.drawn(rng, task.targets("train"), count, chains, binding=False)) is None:
             pass
         return found
