@@ -27,22 +27,61 @@ def episode(*texts: str) -> Episode:
     return Episode("1", PROBLEM, "asyncthink", 8, (trace,))
 
 
+def own(*names: str) -> str:
+    return " ".join(f"{name} : 1" for name in names)
+
+
 @pytest.mark.parametrize(
-    ("texts", "shape", "sound", "side_by_side"),
+    ("texts", "shape", "joined", "side_by_side"),
     [
-        ([f"{name} : 1 2 3" for name in NAMES[:6]], ". . . . . .", True, False),
-        ([fork(1, f"{A} ; {B}"), f"{C} : 1 {D} : 2", "<JOIN-1>"], "F2 . . J", True, True),
-        ([fork(1, f"{A} ; {B}"), fork(2, f"{C} ; {D}"), "<JOIN-1> <JOIN-2>"], "F2 F2 J J", True, True),
-        ([fork(1, A), "<JOIN-1>", fork(1, f"{B} ; {A} 4"), "<JOIN-1>"], "F1 J F1 J", True, False),
-        ([fork(1, A), "<JOIN-1>", fork(1, C), "<JOIN-1>"], "F1 J F1 J", True, False),
-        ([fork(1, A), fork(2, B), "<JOIN-1> <JOIN-2>"], "F1 F1 J J", False, False),
-        ([fork(1, f"{B} ; {A}"), f"{C} : 1", "<JOIN-1>"], "F2 . J", False, True),
-        ([fork(1, A), "<JOIN-1>", fork(1, B), fork(2, C)], "F1 J F1 F1", False, True),
-        ([f"{name} : 1" for name in (A, B)] + [f"<ANSWER> {A} : 1 + 2 ; {B} : 3 </ANSWER>"], ". .", True, False),
-        ([fork(1, "who knows ; what"), f"{E} : 1 {F} : 2"], "F1 . .", False, True),
+        ([own(*NAMES[:6])], ". . . . . .", False, False),
+        ([fork(1, f"{A} ; {B}"), own(C, D, E, F), "<JOIN-1>"], "F2 . . . . J", True, True),
+        (
+            [fork(1, f"{A} ; {B}"), fork(2, f"{C} ; {D}"), own(E, F), "<JOIN-2> <JOIN-1>"],
+            "F2 F2 . . J J",
+            True,
+            True,
+        ),
+        (
+            [own(C, E), fork(1, A), "<JOIN-1>", fork(1, f"{B} ; {A} 4"), own(D, F), "<JOIN-1>"],
+            ". . F1 J F1 . . J",
+            True,
+            False,
+        ),
+        ([fork(1, A), own(C), "<JOIN-1>", own(B, D, E, F)], "F1 . J . . . .", True, False),
+        ([fork(1, A), "<JOIN-1>", own(*(B, C, D, E, F))], "F1 J . . . . .", True, False),
+        ([own(*NAMES[:6]), f"<ANSWER> {A} : 1 + 2 ; {B} : 3 </ANSWER>"], ". . . . . .", False, False),
     ],
 )
-def test_a_division(texts: list[str], shape: str, sound: bool, side_by_side: bool) -> None:
+def test_a_sound_division(texts: list[str], shape: str, joined: bool, side_by_side: bool) -> None:
     found = division(episode(*texts))
-    assert (found.shape, found.sound, found.side_by_side) == (shape, sound, side_by_side)
-    assert found.divides == (sound and side_by_side)
+    assert (found.shape, found.sound, found.joined, found.side_by_side) == (shape, True, joined, side_by_side)
+    assert found.divides == side_by_side
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        pytest.param([fork(1, A), fork(2, f"{B} ; {C}"), own(D, E, F), "<JOIN-1> <JOIN-2>"], id="at the same time"),
+        pytest.param([fork(1, f"{B} ; {A}"), own(C, D, E, F), "<JOIN-1>"], id="in the wrong order"),
+        pytest.param([own(A), fork(1, B), own(C, D, E, F), "<JOIN-1>"], id="not stated"),
+        pytest.param([fork(1, f"{B} ; {A} 4"), own(A, C, D, E, F), "<JOIN-1>"], id="stated before it is known"),
+        pytest.param([own(A), fork(1, f"{B} ; {A} {C}"), own(C, D, E, F), "<JOIN-1>"], id="no number"),
+        pytest.param([own(B, A, C, D, E, F)], id="thought about too early"),
+        pytest.param([fork(1, f"{A} ; {B}"), own(C, D, E, F)], id="never joined"),
+        pytest.param([fork(1, f"{A} ; {B}"), own(*NAMES[:6]), "<JOIN-1>"], id="twice"),
+        pytest.param([fork(1, f"{A} ; {B}"), own(C, D, E), "<JOIN-1>"], id="one is missing"),
+        pytest.param([fork(1, ""), own(*NAMES[:6]), "<JOIN-1>"], id="nothing"),
+        pytest.param([fork(1, "who knows"), own(*NAMES[:6]), "<JOIN-1>"], id="something else"),
+        pytest.param([fork(1, f"{A} 4"), own(*NAMES[:6]), "<JOIN-1>"], id="a number only"),
+    ],
+)
+def test_what_is_not_sound_does_not_divide(texts: list[str]) -> None:
+    found = division(episode(*texts))
+    assert not found.sound and not found.divides
+
+
+def test_a_fork_counts_once_it_is_joined() -> None:
+    decoy = [fork(1, f"{A} ; {B}"), own(*NAMES[:6])]
+    assert not division(episode(*decoy)).joined and division(episode(*decoy, "<JOIN-1>")).joined
+    assert not division(episode(fork(1, f"{A} 4"), "<JOIN-1>")).joined, "it has no part"

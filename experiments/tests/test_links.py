@@ -37,19 +37,20 @@ def test_the_teacher_that_is_compared_forks_a_chain_each() -> None:
 
 def test_each_kind_has_its_own_problems(tmp_path: Path) -> None:
     assert by_kind(tmp_path, ARENA) is None, "nothing is recorded"
-    for method in (ARENA.reference, "alone"):
+    for method in (ARENA.reference, "alone", "alone-untrained"):
         for seed in ARENA.seeds:
             folder = RunFolder.create(tmp_path / "evaluations" / method / f"uncapped-seed{seed}", "eval", {})
             with folder.journal() as journal:
                 for problem in PROBLEMS:
-                    long = method == "alone"
+                    long = method != ARENA.reference
                     right = not long or problem.data["chains"] != 1
                     journal.append(episode(problem, right=right, steps=200 if long else 50 * problem.data["chains"]))
     found = by_kind(tmp_path, ARENA)
-    assert found is not None and found.keys() == {*KINDS, "shapes"}
+    assert found is not None and found.keys() == {*KINDS, "pairs", "shapes"}
     for chains in (1, 2, 3, 6):
         kind = found[str(chains)]
-        assert kind.keys() == {ARENA.reference, "alone"}
+        assert kind.keys() == {ARENA.reference, "alone", "alone-untrained"}
+        assert kind["alone"]["path_ratio_right"] == (None if chains == 1 else kind["alone"]["path_ratio"])
         assert kind["alone"]["right"]["mean"] == float(chains != 1)
         assert kind["alone"]["right_gap"]["mean"] == float(chains == 1)
         assert kind["alone"]["path_ratio"]["mean"] == pytest.approx(chains / 4)
@@ -59,6 +60,23 @@ def test_each_kind_has_its_own_problems(tmp_path: Path) -> None:
     assert found["divisible"]["alone"]["right"]["mean"] == 1
     assert found["shapes"]["6"] == {"": 2 * sum(problem.data["chains"] == 6 for problem in PROBLEMS)}
     assert found["6"]["alone"]["forked_by_seed"] == [0, 0] and found["6"]["alone"]["divides"]["mean"] == 0
+    assert found["pairs"].keys() == {"alone / alone-untrained"}, "the others are not recorded"
+    assert found["pairs"]["alone / alone-untrained"]["6"]["path_ratio"]["mean"] == 1
     assert shapes(found["shapes"]).count("\n") == 5
     table = measured(found, ARENA.reference)
-    assert table.count("\n") == 2 * len(KINDS) + 1 and "| 1 | alone | 0.0 " in table
+    assert table.count("\n") == 3 * len(KINDS) + 1 and "| 1 | alone | 0.0 " in table
+
+
+def test_what_is_divided_and_wrong_does_not_divide(tmp_path: Path) -> None:
+    three = [problem for problem in PROBLEMS if problem.data["chains"] == 3]
+    arena = replace(ARENA, seeds=(0,))
+    folder = RunFolder.create(tmp_path / "evaluations" / ARENA.reference / "uncapped-seed0", "eval", {})
+    with folder.journal() as journal:
+        for i, problem in enumerate(PROBLEMS):
+            found = taught(problem, by_chains(keeps=False), 0, LINKED)
+            journal.append(replace(found, id=str(i), grade=Grade(5 if problem is three[0] else 6, 6)))
+    kinds = by_kind(tmp_path, arena)
+    assert kinds is not None
+    measured = kinds["3"][ARENA.reference]
+    assert measured["joined"]["mean"] == 1
+    assert measured["divides"]["mean"] == measured["right"]["mean"] == 1 - 1 / len(three)

@@ -48,6 +48,12 @@ KINDS: Mapping[str, tuple[int, ...]] = {
 """Name of a kind → its numbers of chains."""
 Values = Mapping[str, Sequence[tuple[str, int, float]]]
 """Measure → (problem, seed, value) of every attempt."""
+PAIRS = (
+    ("asyncthink-sampled", "untrained-sampled"),
+    ("alone", "alone-untrained"),
+    ("paid-for-concurrency", "untrained"),
+)
+"""Methods that are compared with each other, not with the reference: after and before reinforcement learning."""
 MOST = 4
 """Shapes in the table."""
 PROBLEMS = 400
@@ -55,8 +61,9 @@ PROBLEMS = 400
 
 
 def by_kind(runs: Path, arena: Arena) -> dict[str, Any] | None:
-    """Kind → method → `right`, `path`, `forked` and `divides`; `forked_by_seed`; `right_gap` and `forked_gap`, the
-    reference - the method; and `path_ratio`, the reference ÷ the method. `None` if the reference is not recorded.
+    """Kind → method → `right`, `path`, `forked`, `joined` and `divides`; `forked_by_seed` and `joined_by_seed`; and the
+    reference beside it, as `_compared` has it. `pairs`: two other methods → kind → the first beside the second. `None`
+    if the reference is not recorded.
 
     Of the reference there are the shapes of its divisions, too, and how many of its episodes have each.
     """
@@ -64,20 +71,30 @@ def by_kind(runs: Path, arena: Arena) -> dict[str, Any] | None:
     if arena.reference not in found:
         return None
     values = {name: _values(runs, arena, name) for name in found}
+
+    def of(name: str, kind: str) -> Values:
+        return {measure: _of(values[name], measure, KINDS[kind]) for measure in values[name]}
+
     kinds = {
-        kind: {name: _numbers(values[name], values[arena.reference], chains) for name in found}
-        for kind, chains in KINDS.items()
+        kind: {name: _numbers(of(name, kind)) | _compared(of(arena.reference, kind), of(name, kind)) for name in found}
+        for kind in KINDS
     }
-    return as_json(kinds) | {"shapes": _shapes(runs, arena)}
+    pairs = {
+        f"{first} / {second}": {kind: _compared(of(first, kind), of(second, kind)) for kind in KINDS}
+        for first, second in PAIRS
+        if {first, second} <= set(found)
+    }
+    return as_json(kinds) | {"pairs": as_json(pairs), "shapes": _shapes(runs, arena)}
 
 
 def _values(runs: Path, arena: Arena, method: str) -> Values:
     measures: dict[str, Callable[[Episode], float]] = {
         "chains": lambda episode: episode.problem.data["chains"],
-        "right": lambda episode: float(episode.grade is not None and episode.grade.all_correct),
+        "right": lambda episode: float(_is_right(episode)),
         "path": critical_path,
         "forked": lambda episode: float(forked(episode)),
-        "divides": lambda episode: float(division(episode).divides),
+        "joined": lambda episode: float(division(episode).joined),
+        "divides": lambda episode: float(_is_right(episode) and division(episode).divides),
     }
     episodes = [(episode, seed) for seed in arena.seeds for episode in episodes_of(runs, method, seed)]
     return {
@@ -94,18 +111,41 @@ def _shapes(runs: Path, arena: Arena) -> dict[str, dict[str, int]]:
     return {kind: dict(shapes.most_common()) for kind, shapes in sorted(found.items())}
 
 
-def _numbers(ours: Values, reference: Values, chains: Sequence[int]) -> dict[str, Any]:
-    mine, theirs = ({name: _of(values, name, chains) for name in values} for values in (ours, reference))
+def _is_right(episode: Episode) -> bool:
+    return episode.grade is not None and episode.grade.all_correct
+
+
+def _numbers(mine: Values) -> dict[str, Any]:
     return {
         "right": crossed_proportion(mine["right"]),
         "path": crossed_average(mine["path"]),
         "forked": crossed_proportion(mine["forked"]),
-        "right_gap": crossed_difference(theirs["right"], mine["right"]),
-        "path_ratio": crossed_ratio(theirs["path"], mine["path"]),
+        "joined": crossed_proportion(mine["joined"]),
         "divides": crossed_proportion(mine["divides"]),
         "forked_by_seed": _by_seed(mine["forked"]),
-        "forked_gap": crossed_difference(theirs["forked"], mine["forked"]),
+        "joined_by_seed": _by_seed(mine["joined"]),
     }
+
+
+def _compared(first: Values, second: Values) -> dict[str, Any]:
+    """Gaps are first - second, ratios first ÷ second, on the same problems and seeds; `path_ratio_right` on problems
+    that both have right in every training.
+    """
+    both = _right_in_all(first["right"]) & _right_in_all(second["right"])
+    paths = [[cell for cell in values["path"] if cell[0] in both] for values in (first, second)]
+    return {
+        "right_gap": crossed_difference(first["right"], second["right"]),
+        "forked_gap": crossed_difference(first["forked"], second["forked"]),
+        "divides_gap": crossed_difference(first["divides"], second["divides"]),
+        "path_ratio": crossed_ratio(first["path"], second["path"]),
+        "path_ratio_right": crossed_ratio(*paths) if both else None,
+    }
+
+
+def _right_in_all(cells: Cells) -> set[str]:
+    """Problems without a wrong answer."""
+    values = list(cells)
+    return {problem for problem, *_ in values} - {problem for problem, _, right in values if not right}
 
 
 def _by_seed(cells: Sequence[tuple[str, int, float]]) -> list[float]:
