@@ -19,7 +19,7 @@ from experiments.asyncthink.evidence import memory_bound as replays
 from experiments.asyncthink.evidence import on_gpu
 from experiments.asyncthink.evidence.claims import ONCE_MORE, claims
 from experiments.asyncthink.evidence.efficiency import efficiency
-from experiments.asyncthink.evidence.links import KINDS
+from experiments.asyncthink.evidence.links import KINDS, PAIRS
 from experiments.asyncthink.evidence.results import EVIDENCE
 from experiments.shared.claims import UNKNOWN, Claim, Measured, best, best_held_out
 from experiments.shared.script import with_claims
@@ -33,9 +33,11 @@ from orgthink.store import RunFolder
 NAMES = (*EVIDENCE.arenas, *EVIDENCE.extra)
 ARENAS = {name: read_arena(EVIDENCE.home / name / "arena.toml") for name in NAMES}
 LOW = {"mean": 0.4, "low": 0.3, "high": 0.5, "n": 3}
+COMPARED = dict.fromkeys(("right_gap", "forked_gap", "divides_gap", "path_ratio", "path_ratio_right"), LOW)
 NUMBERS = {
-    **dict.fromkeys(("right", "path", "forked", "divides", "right_gap", "path_ratio", "forked_gap"), LOW),
-    "forked_by_seed": [0.3, 0.5],
+    **dict.fromkeys(("right", "path", "forked", "joined", "divides"), LOW),
+    **dict.fromkeys(("forked_by_seed", "joined_by_seed"), [0.3, 0.5]),
+    **COMPARED,
 }
 
 
@@ -62,7 +64,9 @@ def decided() -> dict[str, dict[str, Any]]:
     arenas["efficiency"] = dict.fromkeys(ARENAS["stages"].methods, LOW)
     arenas |= {f"memory-bound-{name}": {"ratios": dict.fromkeys(ARENAS[name].methods, LOW)} for name in ONCE_MORE}
     arenas |= {f"targets-{name}": dict.fromkeys(ARENAS[name].methods, LOW) for name in ONCE_MORE}
-    arenas["kinds-linked"] = {kind: dict.fromkeys(ARENAS["linked"].methods, NUMBERS) for kind in KINDS}
+    kinds = {kind: dict.fromkeys(ARENAS["linked"].methods, NUMBERS) for kind in KINDS}
+    pairs = {f"{first} / {second}": dict.fromkeys(KINDS, COMPARED) for first, second in PAIRS}
+    arenas["kinds-linked"] = {**kinds, "pairs": pairs}
     arenas["on-gpu-thrice"] = {"model": "a model", "device": "a GPU", "ratios": {"alone": LOW}}
     return {claim.id: claim.row() for claim in claims(arenas)}
 
