@@ -36,7 +36,8 @@ LOW = {"mean": 0.4, "low": 0.3, "high": 0.5, "n": 3}
 COMPARED = dict.fromkeys(("right_gap", "forked_gap", "divides_gap", "path_ratio", "path_ratio_right"), LOW)
 NUMBERS = {
     **dict.fromkeys(("right", "path", "forked", "joined", "divides"), LOW),
-    **dict.fromkeys(("forked_by_seed", "joined_by_seed"), [0.3, 0.5]),
+    "forked_by_seed": [0.3, 0.5],
+    "joined_by_seed": [0.3, 0.5],
     **COMPARED,
 }
 

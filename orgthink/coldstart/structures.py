@@ -52,12 +52,14 @@ def random_structure(
     largest_fork: int = 2,
     chances: Chances = EVEN,
     needs: Mapping[str, str] = INDEPENDENT,
+    *,
+    oldest_first: bool = False,
 ) -> list[Step]:
     """Sample a valid sequence of actions. Each part is thought about or forked once, and every fork is joined.
 
     A fork takes up to `largest_fork` parts and the lowest free key. At most `capacity - 1` forks are active at a time.
-    `needs` names the part that a part needs. It has to be thought about or joined before, or stand before it in the
-    same fork.
+    Forks are joined in random order, or `oldest_first`. `needs` names the part that a part needs. It has to be thought
+    about or joined before, or stand before it in the same fork.
     """
     left = list(parts)
     known: set[str] = set()
@@ -79,7 +81,7 @@ def random_structure(
                 active[key] = _taken(left, size, known, needs)
                 steps.append(Step("fork", key, active[key]))
             case "join":
-                key = list(active)[rng.randrange(len(active))]
+                key = list(active)[0 if oldest_first else rng.randrange(len(active))]
                 known.update(active.pop(key))
                 steps.append(Step("join", key))
     return steps
@@ -105,13 +107,18 @@ def varied_structure(
     capacity: int,
     largest_fork: int = 2,
     needs: Mapping[str, str] = INDEPENDENT,
+    *,
+    in_order: float = 0.0,
 ) -> list[Step]:
-    """A random structure with chances of its own: some only fork before they join, others hardly fork at all.
+    """A random structure with chances of its own: some only fork before they join, others hardly fork at all. The share
+    `in_order` joins the oldest fork first.
 
     With the same chances for all, a pool of eight is seldom full: six parts in six forks at once come once in 1,400.
     """
     chances = Chances(*(rng.choice(VARIED) for _ in range(3)))
-    return random_structure(rng, parts, capacity, rng.randint(1, largest_fork), chances, needs)
+    largest = rng.randint(1, largest_fork)
+    ordered = in_order > 0 and rng.random() < in_order
+    return random_structure(rng, parts, capacity, largest, chances, needs, oldest_first=ordered)
 
 
 def fixed_structure(

@@ -1,5 +1,6 @@
 """Random structures are valid, and varied."""
 
+import hashlib
 import random
 from functools import partial
 from itertools import accumulate, pairwise
@@ -35,7 +36,36 @@ def test_every_structure_keeps_the_protocol_and_covers_every_part(draw, fewest, 
     assert sorted(done) == sorted(parts)
 
 
-DRAWS = [partial(draw, largest_fork=size) for draw in (random_structure, varied_structure) for size in (1, 3)]
+DRAWS = [
+    *(partial(draw, largest_fork=size) for draw in (random_structure, varied_structure) for size in (1, 3)),
+    partial(varied_structure, largest_fork=3, in_order=1.0),
+]
+
+
+def in_order(steps) -> bool:
+    """Whether the oldest fork is always joined first."""
+    active = []
+    for step in steps:
+        if step.action == "fork":
+            active.append(step.key)
+        elif step.action == "join" and active.pop(0) != step.key:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_share_of_varied_structures_joins_the_oldest_fork_first(share):
+    found = [varied_structure(random.Random(seed), "abcdef", 8, 3, in_order=share) for seed in range(1_000)]
+    several = [steps for steps in found if sum(step.action == "fork" for step in steps) > 3]
+    by_chance, ordered = 0.19, sum(map(in_order, several)) / len(several)
+    assert len(several) > 200
+    assert ordered == pytest.approx(share + (1 - share) * by_chance, abs=0.1)
+
+
+def test_the_shapes_without_an_order_are_those_from_before_there_was_one():
+    """Recorded lessons were drawn with them."""
+    keys = "".join(step.key or "-" for seed in range(20) for step in varied_structure(random.Random(seed), "abcd", 4))
+    assert hashlib.sha256(keys.encode()).hexdigest()[:12] == "8c0dad50c858"
 
 
 @pytest.mark.parametrize("draw", [*DRAWS, fixed_structure])

@@ -156,6 +156,11 @@ class LinkedFamily(Family):
     def parts(self, problem: Problem) -> list[str]:
         return [part["name"] for part in problem.data["parts"]]
 
+    def begin(self, problem: Problem) -> str:
+        """Each part with the one that it needs: organizers that did not write it forked parts too early."""
+        needs = self.needs(problem)
+        return f"{' ; '.join(f'{part} {needs[part]}' if part in needs else part for part in self.parts(problem))} ;"
+
     def query(self, work: Thinking, parts: Sequence[str]) -> str:
         needs, known = self.needs(work.problem), dict(work.results)
         listed = [

@@ -77,6 +77,10 @@ class Family(ABC):
         """The parts that a thinker alone takes one by one before its last thoughts."""
         return self.parts(problem)
 
+    def begin(self, problem: Problem) -> str:
+        """What an organizer writes before it divides the parts."""
+        return ""
+
     @abstractmethod
     def query(self, work: Thinking, parts: Sequence[str]) -> str:
         """The sub-query about these parts."""
@@ -157,6 +161,7 @@ def organizer(
         if text:
             spans.append((f" {text}", Origin.SAMPLED))
 
+    write(family.begin(problem))
     for step in family.structure(rng, problem, capacity, draw):
         match step.action:
             case "think":

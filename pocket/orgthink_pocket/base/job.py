@@ -28,7 +28,7 @@ from orgthink_pocket.model import PAD
 STRUCTURES: Mapping[str, Structures] = {
     "random": random_structure,
     "varied": varied_structure,
-    "varied-large": partial(varied_structure, largest_fork=3),
+    "varied-large": partial(varied_structure, largest_fork=3, in_order=0.5),
     "fixed": fixed_structure,
 }
 """Structures of organizers' lessons, by name."""
@@ -63,8 +63,9 @@ class Base:
     countdowns that may need each other, `manager` only managers."""
     organizers: Literal["random", "varied", "varied-large", "fixed", "none"] = "random"
     """Structures of its organizers: `random`, as AsyncThink's cold start has them; `varied`, each with chances of its
-    own for thinking, forks and joins; `varied-large`, the same with up to three parts in a fork, not two; `fixed`, the
-    two topologies that a teacher writes by itself; or `none`, no lessons of organizers and workers."""
+    own for thinking, forks and joins; `varied-large`, the same with up to three parts in a fork, not two, and half of
+    them join the oldest fork first; `fixed`, the two topologies that a teacher writes by itself; or `none`, no lessons
+    of organizers and workers."""
     capacity: int | None = None
     """c of its organizers' lessons; `None`: 2, 3, 4 or 8."""
     start_weight: float = 0.0

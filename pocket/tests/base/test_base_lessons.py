@@ -205,6 +205,17 @@ def test_what_a_name_stands_for_is_written_after_it(tokenizer):
     assert looked_up > 20 * drills.LOOKUPS
 
 
+def test_an_organizer_of_linked_countdowns_writes_first_what_needs_what(tokenizer):
+    stream = lessons.Lessons(random.Random(3), tokenizer)
+    for problem in (stream.problem(lessons.LINKED) for _ in range(20)):
+        root, *workers = organizer(lessons.FAMILIES[lessons.LINKED], problem, 8, random.Random(0))
+        needs = [[part["name"], *filter(None, [part["needs"]])] for part in problem.data["parts"]]
+        first = "".join(f" {' '.join(names)} ;" for names in needs)
+        assert written(root).startswith(first)
+        for text in (*map(written, workers), solved(lessons.FAMILIES[lessons.LINKED], problem)):
+            assert first.strip() not in text, "only who divides needs it"
+
+
 def test_an_answer_to_linked_countdowns_names_them(tokenizer):
     """In the order in which they were solved."""
     rng, orders = random.Random(8), set[tuple[str, ...]]()
