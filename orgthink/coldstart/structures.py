@@ -53,13 +53,16 @@ def random_structure(
     chances: Chances = EVEN,
     needs: Mapping[str, str] = INDEPENDENT,
     *,
+    smallest_fork: int = 1,
     oldest_first: bool = False,
+    follow_needs: bool = False,
 ) -> list[Step]:
     """Sample a valid sequence of actions. Each part is thought about or forked once, and every fork is joined.
 
-    A fork takes up to `largest_fork` parts and the lowest free key. At most `capacity - 1` forks are active at a time.
-    Forks are joined in random order, or `oldest_first`. `needs` names the part that a part needs. It has to be thought
-    about or joined before, or stand before it in the same fork.
+    A fork takes from `smallest_fork` to `largest_fork` parts, if so many are left, and the lowest free key. At most
+    `capacity - 1` forks are active at a time. Forks are joined in random order, or `oldest_first`. `needs` names the
+    part that a part needs. It has to be thought about or joined before, or stand before it in the same fork. A fork
+    takes the first parts that it can, or if it is to `follow_needs`, the first one, what needs that, and so on.
     """
     left = list(parts)
     known: set[str] = set()
@@ -76,9 +79,9 @@ def random_structure(
                 steps.append(Step("think", parts=taken))
                 known.update(taken)
             case "fork":
-                size = rng.randint(1, min(largest_fork, len(left)))
+                size = rng.randint(min(smallest_fork, len(left)), min(largest_fork, len(left)))
                 key = next(str(i) for i in range(1, capacity) if str(i) not in active)
-                active[key] = _taken(left, size, known, needs)
+                active[key] = _taken(left, size, known, needs, follow_needs=follow_needs)
                 steps.append(Step("fork", key, active[key]))
             case "join":
                 key = list(active)[0 if oldest_first else rng.randrange(len(active))]
@@ -92,10 +95,16 @@ def _next(left: Sequence[str], known: Collection[str], needs: Mapping[str, str])
     return next((part for part in left if part not in needs or needs[part] in known), None)
 
 
-def _taken(left: list[str], size: int, known: Collection[str], needs: Mapping[str, str]) -> tuple[str, ...]:
+def _taken(
+    left: list[str], size: int, known: Collection[str], needs: Mapping[str, str], *, follow_needs: bool = False
+) -> tuple[str, ...]:
     """Up to `size` parts, which are no longer left: each needs what is known, or one that is taken before it."""
     taken: list[str] = []
-    while len(taken) < size and (part := _next(left, {*known, *taken}, needs)) is not None:
+    while len(taken) < size:
+        following = (part for part in left if follow_needs and taken and needs.get(part) == taken[-1])
+        part = next(following, None) or _next(left, {*known, *taken}, needs)
+        if part is None:
+            break
         left.remove(part)
         taken.append(part)
     return tuple(taken)
@@ -107,18 +116,30 @@ def varied_structure(
     capacity: int,
     largest_fork: int = 2,
     needs: Mapping[str, str] = INDEPENDENT,
-    *,
-    in_order: float = 0.0,
 ) -> list[Step]:
-    """A random structure with chances of its own: some only fork before they join, others hardly fork at all. The share
-    `in_order` joins the oldest fork first.
+    """A random structure with chances of its own: some only fork before they join, others hardly fork at all.
 
     With the same chances for all, a pool of eight is seldom full: six parts in six forks at once come once in 1,400.
     """
     chances = Chances(*(rng.choice(VARIED) for _ in range(3)))
-    largest = rng.randint(1, largest_fork)
-    ordered = in_order > 0 and rng.random() < in_order
-    return random_structure(rng, parts, capacity, largest, chances, needs, oldest_first=ordered)
+    return random_structure(rng, parts, capacity, rng.randint(1, largest_fork), chances, needs)
+
+
+def consistent_structure(
+    rng: random.Random,
+    parts: Sequence[str],
+    capacity: int,
+    largest_fork: int = 3,
+    needs: Mapping[str, str] = INDEPENDENT,
+) -> list[Step]:
+    """A varied structure with habits of its own: all its forks have one size, half of these structures join the oldest
+    fork first, and half fork parts together with those that need them.
+
+    Where forks of two and three parts follow each other only by chance, nobody tries several of them.
+    """
+    chances, size = Chances(*(rng.choice(VARIED) for _ in range(3))), rng.randint(1, largest_fork)
+    habits = {"oldest_first": rng.random() < 0.5, "follow_needs": rng.random() < 0.5}
+    return random_structure(rng, parts, capacity, size, chances, needs, smallest_fork=size, **habits)
 
 
 def fixed_structure(

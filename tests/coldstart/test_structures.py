@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orgthink.coldstart.structures import (
+    consistent_structure,
     fixed_structure,
     random_plan,
     random_structure,
@@ -37,8 +38,9 @@ def test_every_structure_keeps_the_protocol_and_covers_every_part(draw, fewest, 
 
 
 DRAWS = [
-    *(partial(draw, largest_fork=size) for draw in (random_structure, varied_structure) for size in (1, 3)),
-    partial(varied_structure, largest_fork=3, in_order=1.0),
+    partial(draw, largest_fork=size)
+    for draw in (random_structure, varied_structure, consistent_structure)
+    for size in (1, 3)
 ]
 
 
@@ -53,13 +55,35 @@ def in_order(steps) -> bool:
     return True
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_a_share_of_varied_structures_joins_the_oldest_fork_first(share):
-    found = [varied_structure(random.Random(seed), "abcdef", 8, 3, in_order=share) for seed in range(1_000)]
-    several = [steps for steps in found if sum(step.action == "fork" for step in steps) > 3]
-    by_chance, ordered = 0.19, sum(map(in_order, several)) / len(several)
-    assert len(several) > 200
-    assert ordered == pytest.approx(share + (1 - share) * by_chance, abs=0.1)
+def test_consistent_structures_have_habits():
+    """Of forks: one size, until less is left; joined in order, and with those that need them, in half of them."""
+    needs = {"b": "a", "d": "c", "f": "e"}
+    found = [
+        consistent_structure(rng, rng.sample("abcdef", 6), 8, needs=needs) for rng in map(random.Random, range(2_000))
+    ]
+    sizes = [[len(step.parts) for step in steps if step.action == "fork"] for steps in found]
+    assert all(size <= first for first, *others in filter(None, sizes) for size in others)
+    assert {max(of_one, default=0) for of_one in sizes} == {0, 1, 2, 3}
+    several = [in_order(steps) for steps, of_one in zip(found, sizes, strict=True) if len(of_one) > 3]
+    pairs = [step.parts for steps in found for step in steps if step.action == "fork" and len(step.parts) > 1]
+    follows = [needs.get(second) == first for first, second, *_ in pairs]
+    assert sum(several) / len(several) == pytest.approx(0.5 + 0.5 * 0.19, abs=0.1)
+    assert sum(follows) / len(follows) == pytest.approx(0.63, abs=0.1), "some follow by chance"
+
+
+def test_a_fork_follows_needs_if_it_is_to():
+    needs, runs = {"b": "a", "c": "b", "e": "d"}, {"a": ("a", "b", "c"), "b": ("b", "c"), "d": ("d", "e")}
+    found = set()
+    for rng in map(random.Random, range(200)):
+        parts = rng.sample("abcde", 5)
+        steps = random_structure(rng, parts, 3, 3, needs=needs, smallest_fork=3, oldest_first=True, follow_needs=True)
+        forks = [step.parts for step in steps if step.action == "fork"]
+        assert in_order(steps) and all(len(forked) == 3 for forked in forks[:-1])
+        for forked in forks:
+            run = runs.get(forked[0], forked[:1])
+            assert forked[: len(run)] == run
+            found.add(run)
+    assert found >= {("a", "b", "c"), ("d", "e")}
 
 
 def test_the_shapes_without_an_order_are_those_from_before_there_was_one():

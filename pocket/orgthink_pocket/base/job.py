@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from orgthink.coldstart.structures import fixed_structure, random_structure, varied_structure
+from orgthink.coldstart.structures import consistent_structure, fixed_structure, random_structure, varied_structure
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.errors import UserError
 from orgthink.recipes.from_model import model_folder, start_folder
@@ -28,7 +28,7 @@ from orgthink_pocket.model import PAD
 STRUCTURES: Mapping[str, Structures] = {
     "random": random_structure,
     "varied": varied_structure,
-    "varied-large": partial(varied_structure, largest_fork=3, in_order=0.5),
+    "consistent": consistent_structure,
     "fixed": fixed_structure,
 }
 """Structures of organizers' lessons, by name."""
@@ -61,11 +61,11 @@ class Base:
     their clues, `dividing` only thinkers, organizers and workers of several countdowns, `dividing-whole` the same with
     six countdowns each, `dividing-drilled` these with more drills, `mixed` the same and named values, `linked`
     countdowns that may need each other, `manager` only managers."""
-    organizers: Literal["random", "varied", "varied-large", "fixed", "none"] = "random"
+    organizers: Literal["random", "varied", "consistent", "fixed", "none"] = "random"
     """Structures of its organizers: `random`, as AsyncThink's cold start has them; `varied`, each with chances of its
-    own for thinking, forks and joins; `varied-large`, the same with up to three parts in a fork, not two, and half of
-    them join the oldest fork first; `fixed`, the two topologies that a teacher writes by itself; or `none`, no lessons
-    of organizers and workers."""
+    own for thinking, forks and joins; `consistent`, the same with one size for all forks, from one to three parts, and
+    with habits of joining the oldest fork first and of forking parts with those that need them; `fixed`, the two
+    topologies that a teacher writes by itself; or `none`, no lessons of organizers and workers."""
     capacity: int | None = None
     """c of its organizers' lessons; `None`: 2, 3, 4 or 8."""
     start_weight: float = 0.0
