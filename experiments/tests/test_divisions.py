@@ -73,7 +73,7 @@ def test_a_sound_division(texts: list[str], shape: str, joined: bool, side_by_si
         pytest.param([fork(1, f"{A} ; {B}"), own(C, D, E), "<JOIN-1>"], id="one is missing"),
         pytest.param([fork(1, ""), own(*NAMES[:6]), "<JOIN-1>"], id="nothing"),
         pytest.param([fork(1, "who knows"), own(*NAMES[:6]), "<JOIN-1>"], id="something else"),
-        pytest.param([fork(1, f"{A} 4"), own(*NAMES[:6]), "<JOIN-1>"], id="a number only"),
+        pytest.param([own(A), fork(1, f"{A} 4"), own(B, C, D, E, F), "<JOIN-1>"], id="a number only"),
     ],
 )
 def test_what_is_not_sound_does_not_divide(texts: list[str]) -> None:

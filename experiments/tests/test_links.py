@@ -33,6 +33,9 @@ def test_the_teacher_that_is_compared_forks_a_chain_each() -> None:
         problem = next(problem for problem in PROBLEMS if problem.data["chains"] == 3)
         found = division(taught(problem, by_chains(keeps=keeps), 0, LINKED))
         assert found.shape == shape and found.divides
+    one = next(problem for problem in PROBLEMS if problem.data["chains"] == 1)
+    found = division(taught(one, by_chains(keeps=False), 0, LINKED))
+    assert found.shape == "F6 J" and found.sound and not found.divides, "there is nothing to divide"
 
 
 def test_each_kind_has_its_own_problems(tmp_path: Path) -> None:

@@ -180,6 +180,15 @@ def test_linked_countdowns_are_taken_when_what_they_need_is_known(tokenizer):
     assert {len(stream.problem(lessons.LINKED).data["parts"]) for _ in range(60)} == set(lessons.PARTS_OF_LINKED)
 
 
+def test_half_of_the_linked_countdowns_need_nothing(tokenizer):
+    """Else few lessons have many forks at a time."""
+    stream = lessons.Lessons(random.Random(4), tokenizer)
+    problems = [problem for problem in (stream.problem(lessons.LINKED) for _ in range(200)) if problem.required == 6]
+    free = [problem.data["chains"] == 6 for problem in problems]
+    assert 0.4 < sum(free) / len(free) < 0.75
+    assert {problem.data["chains"] for problem in problems} == set(range(1, 7))
+
+
 def test_what_a_name_stands_for_is_written_after_it(tokenizer):
     """In thoughts of organizers and workers, and in drills, which list first what names stand for."""
     rng, looked_up = random.Random(7), 0
