@@ -16,7 +16,7 @@ from experiments.shared.claims import (
     estimate,
 )
 
-_DIVISIBLE, _NEITHER = "2, 3 and 6 chains", "2 and 3 chains"
+_DIVISIBLE, _SOME = "2, 3 and 6 chains", "2 and 3 chains"
 _FORKS = "share of episodes with a Fork"
 _WRONG = ", or A20 does not hold"
 _LOSS = 0.02
@@ -75,14 +75,14 @@ def linked_claims(arena: Results, kinds: Results) -> Iterator[Claim]:
     yield from _paid_for_concurrency(kinds)
     yield Claim(
         "A28",
-        f"it divides by what needs what, {_NEITHER}: share of episodes that are right and divide soundly",
+        f"it divides by what needs what, {_SOME}: share of episodes that are right and divide soundly",
         _known(right, _of(kinds, "2 and 3", "asyncthink", "divides")),
         f"mean < 0.90{_WRONG}",
         _if_right(right, lambda mean, *_: mean < 0.90),
     )
     yield Claim(
         "A28 (learned)",
-        f"and did not before reinforcement learning, {_NEITHER}: the same share, after − before",
+        f"and did not before reinforcement learning, {_SOME}: the same share, after − before",
         _known(right, _of(kinds, "2 and 3", "untrained", "divides_gap")),
         f"lower end ≤ 0{_WRONG}",
         _if_right(right, lambda _, low, __: low <= 0),

@@ -27,7 +27,7 @@ from experiments.shared.estimates import as_json, crossed_ratio
 from experiments.shared.readme import fill, interval
 from experiments.shared.recorded import episodes_of, is_recorded
 from orgthink.arena.config import Arena, read_arena
-from orgthink.coldstart.structures import Step
+from orgthink.coldstart.structures import Step, consistent_structure
 from orgthink.episode import Episode
 from orgthink.files import write_whole
 from orgthink.measure.crossed import Cells, crossed_average, crossed_difference, crossed_proportion
@@ -180,8 +180,10 @@ def _from(part: str, following: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def taught() -> str:
-    """A table of the teacher's critical paths."""
+    """A table of the teacher's critical paths, and of how often a random structure of the lessons divides."""
     problems = list(islice(COUNTDOWN_MINI_LINKED.problems("train", 0), PROBLEMS))
+    random_ones = ((problem, lesson(problem, consistent_structure, i, LINKED)) for i, problem in enumerate(problems))
+    by_chance = {problem.id: division(episode).divides for problem, episode in random_ones}
     rows: list[dict[str, str]] = []
     for name, chains in KINDS.items():
         some = [problem for problem in problems if problem.data["chains"] in chains]
@@ -191,6 +193,7 @@ def taught() -> str:
             draw = by_chains(keeps=keeps)
             path = fmean(critical_path(lesson(problem, draw, 0, LINKED)) for problem in some)
             row[title] = f"{path:.0f} ({path / alone:.2f})"
+        row["lessons divide %"] = f"{100 * fmean(by_chance[problem.id] for problem in some):.0f}"
         rows.append(row)
     return titled(rows)
 
