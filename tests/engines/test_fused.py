@@ -1,8 +1,10 @@
 """The fused step computes what the PyTorch path computes, row by row."""
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -167,3 +169,20 @@ def test_where_nothing_can_be_written_functions_are_compiled_for_the_process(mon
     monkeypatch.setattr(fused, "njit", njit)
     double = fused.compiled("f4(f4)")(lambda x: x + x)
     assert double(np.float32(2)) == 4 and tried == [True, False]
+
+
+def test_another_release_of_numba_stores_its_functions_in_files_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Two environments may share the folder: what one has compiled, the other would take for its own."""
+
+    def files(release: str) -> set[Path]:
+        monkeypatch.setattr(fused, "_RELEASE", release)
+        monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+        assert fused.compiled("f4(f4)")(lambda x: x + x)(np.float32(2)) == 4
+        return set(tmp_path.rglob("*.nb?"))
+
+    first = files("numba_0_1_2")
+    both = files("numba_0_1_3")
+    assert len(first) == 2 and first < both and len(both) == 4, both
+    assert numba.__version__.replace(".", "_") in fused.project.__qualname__

@@ -66,10 +66,14 @@ def _numba() -> Any:
     return numba
 
 
-njit = _numba().njit
+_NUMBA = _numba()
+njit = _NUMBA.njit
 
 _CACHE = Path(__file__).parent / "__pycache__"
-if "NUMBA_CACHE_DIR" not in os.environ and os.access(_CACHE.parent, os.W_OK) and not any(_CACHE.glob("fused.*.nbi")):
+_RELEASE = "numba_" + _NUMBA.__version__.replace(".", "_")
+"""In the names of stored functions: else two releases would overwrite, and load, each other's."""
+_none_stored = "NUMBA_CACHE_DIR" not in os.environ and not any(_CACHE.glob(f"fused.*{_RELEASE}*.nbi"))
+if _none_stored and os.access(_CACHE.parent, os.W_OK):
     show("orgthink: compiling the decoding step of small models, once: some ten seconds", error=True)
 
 
@@ -79,6 +83,7 @@ def compiled(signature: str, *, reorder: bool = True) -> Callable[[Callable[...,
 
     def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
         options: Any = {"fastmath": allowed, "nogil": True, "error_model": "numpy"}
+        function.__qualname__ += f"_{_RELEASE}"  # numba names its files after it
         try:
             return njit(signature, cache=True, **options)(function)
         except RuntimeError:  # no folder can be written to store it in: it is compiled for this process
