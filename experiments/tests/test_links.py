@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -10,11 +12,13 @@ import pytest
 from orgthink_pocket.base.lessons import LINKED
 from orgthink_pocket.tasks.countdown_linked import COUNTDOWN_MINI_LINKED
 
+from experiments.asyncthink.evidence import links
 from experiments.asyncthink.evidence.divisions import division
 from experiments.asyncthink.evidence.links import KINDS, by_chains, by_kind, measured, shapes
 from experiments.asyncthink.evidence.results import EVIDENCE
 from experiments.asyncthink.evidence.structures import taught
 from orgthink.arena.config import read_arena
+from orgthink.coldstart.structures import Step
 from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.store import RunFolder
 
@@ -68,6 +72,23 @@ def test_each_kind_has_its_own_problems(tmp_path: Path) -> None:
     assert shapes(found["shapes"]).count("\n") == 5
     table = measured(found, ARENA.reference)
     assert table.count("\n") == 3 * len(KINDS) + 1 and "| 1 | alone | 0.0 " in table
+
+
+@pytest.mark.parametrize(("keeps", "share"), [(False, "100"), (True, "100"), (None, "0")])
+def test_the_table_says_how_often_lessons_divide(
+    keeps: bool | None, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a structure that always divides, and of one that always thinks."""
+    draw = _alone if keeps is None else by_chains(keeps=keeps)
+    monkeypatch.setattr(links, "consistent_structure", draw)
+    monkeypatch.setattr(links, "PROBLEMS", 24)
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in links.taught().splitlines()[2:]]
+    assert [row[0] for row in rows] == list(KINDS)
+    assert [row[-1] for row in rows] == ["0" if row[0] == "1" else share for row in rows]
+
+
+def _alone(rng: random.Random, parts: Sequence[str], capacity: int, *, needs: Mapping[str, str]) -> list[Step]:
+    return [Step("think", parts=(part,)) for part in parts]
 
 
 def test_what_is_divided_and_wrong_does_not_divide(tmp_path: Path) -> None:
