@@ -10,6 +10,7 @@ beside it. If it is stopped, the same command continues. A trial: `--n 8 --seeds
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from dataclasses import dataclass
@@ -101,15 +102,19 @@ def _folder(path: Path, arena: Arena, only: frozenset[str]) -> RunFolder:
 
 def write(runs: Path, out: Path, published: Path) -> None:
     """Copy the results and the plots, and fill the tables of README.md, which is first copied from the folder of the
-    published ones if it is missing."""
+    published ones if it is missing. Paths of the results are from the current folder: no machine's own are published.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    for file in (runs / "results.json", *sorted(runs.glob("frontier-*.svg"))):
+    results = (runs / "results.json").read_text()
+    here = json.dumps(f"{Path.cwd()}{os.sep}", ensure_ascii=False)[:-1]
+    write_whole(out / "results.json", results.replace(here, '"').encode())
+    for file in sorted(runs.glob("frontier-*.svg")):
         shutil.copy(file, out / file.name)
     page = out / "README.md"
     if not page.exists():
         own = published / "README.md"
         shutil.copy(own if own.is_file() else HERE / "README.md", page)
-    tables = blocks(json.loads((runs / "results.json").read_text()))
+    tables = blocks(json.loads(results))
     wanted = {name: block for name, block in tables.items() if f"<!-- {name} -->" in page.read_text()}
     write_whole(page, fill(page.read_text(), wanted).encode())
     print(f"{out / 'results.json'}, the plots and the tables of README.md are written")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,9 @@ organization = "sequential"
 [methods.vote]
 organization = "majority-vote"
 settings = { samples = 2 }
+[methods.stored]
+organization = "sequential"
+model = "experiments/asyncthink/evidence/linked/base"
 """
 
 
@@ -54,6 +58,12 @@ def test_every_system_of_the_tables_has_its_row() -> None:
     arena = read_arena(HERE / "arena.toml")
     assert set(NAMES) <= set(arena.methods)
     assert arena.reference == "paramanager" and arena.factors == (1.0, 2.0) and len(arena.seeds) >= 3
+
+
+def test_published_results_have_no_path_of_a_machine() -> None:
+    published = [file for config in CONFIGS if (file := config.with_name("results.json")).is_file()]
+    assert len(published) > 20
+    assert not [file for file in published if re.search(r'"(/|[A-Z]:\\)\w', file.read_text())]
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda file: str(file.parent.relative_to(HERE.parent)))
@@ -97,7 +107,8 @@ def test_a_small_arena_writes_results_plots_and_tables(tmp_path: Path) -> None:
     options = Options(config, runs=tmp_path / "runs", out=tmp_path / "out")
     assert results.make(options) == 0
     found = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert [row["method"] for row in found["table1"]] == ["base", "vote"]
+    assert [row["method"] for row in found["table1"]] == ["base", "vote", "stored"]
+    assert found["table1"][2]["model"] == "experiments/asyncthink/evidence/linked/base"
     assert found["conditions"]["command"] == "make results-arena"
     page = (tmp_path / "out" / "README.md").read_text()
     assert "| vote |" in page and "No results yet" not in page
