@@ -8,6 +8,7 @@ from pathlib import Path
 from experiments.marsrl.evidence.claims import claims
 from experiments.marsrl.evidence.over_untrained import over_untrained
 from experiments.marsrl.evidence.pipeline_steps import pipeline_steps
+from experiments.marsrl.evidence.repairs import repairs
 from experiments.marsrl.evidence.trained_parts import trained_parts
 from experiments.shared.evidence import Evidence
 
@@ -15,11 +16,12 @@ EVIDENCE = Evidence(
     Path(__file__).parent,
     ("sparse", "pipeline"),
     claims,
-    extra=("sudoku", "ablations"),
+    extra=("sudoku", "ablations", "repeated"),
     measures={
         "trained-parts": ("ablations", trained_parts),
         "pipeline-steps": ("pipeline", pipeline_steps),
         "over-untrained": ("pipeline", over_untrained),
+        "repairs": ("repeated", repairs),
     },
 )
 """The arenas and claims of MarsRL."""
