@@ -40,8 +40,11 @@ BETTER = {"mean": -0.2, "low": -0.3, "high": -0.1, "n": 3}
 """A method that is right in 20 points less than the reference."""
 RIGHT = {"mean": 0.6, "low": 0.5, "high": 0.7, "n": 3}
 SHARES = [{"members": {"quick": 0.4, "thorough": 0.6}, "best": share} for share in (0.2, 0.3)]
+REPAIRS = dict.fromkeys(("difference", "verifier"), RIGHT)
+"""What is measured in the episodes of the second sample of trainings."""
 MEASURED = {
     **{name: {"shares": dict.fromkeys(SAMPLED, SHARES)} for name in ("routing", "reordered-routing")},
+    "repairs": REPAIRS,
     "starts": {"started": [0.7, 0.9], "started-bare": [0.1, 0.2]},
     "beside-strangers": {"ratio": {"paramanager": {"mean": 1.0, "low": 0.95, "high": 1.05, "n": 3}}},
     "trained-parts": {

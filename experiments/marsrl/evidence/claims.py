@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import hypot
 
 from experiments.shared.claims import UNKNOWN, Claim, Measured, Results, against_reference, estimate, over_seeds, value
 from orgthink.arena.plans import UNCAPPED
@@ -10,13 +11,14 @@ from orgthink.arena.plans import UNCAPPED
 
 def claims(arenas: Mapping[str, Results]) -> list[Claim]:
     """One claim for each number."""
-    tasks = {"sudoku": "", "sparse": ", ten empty"}
+    tasks = {"sudoku": "", "sparse": ", ten empty", "repeated": ", repeated"}
     return [
         *(claim for name, where in tasks.items() if name in arenas for claim in _system(arenas[name], where)),
         *_stronger(arenas.get("trained-parts", {})),
         *_lengths(arenas.get("trained-parts", {})),
         *_orders(arenas.get("trained-parts", {})),
         *(pipeline_claims(arenas["pipeline"]) if "pipeline" in arenas else ()),
+        *(_once_more(arenas["sparse"], arenas["repeated"], arenas.get("repairs")) if "repeated" in arenas else ()),
     ]
 
 
@@ -98,6 +100,40 @@ def pipeline_claims(results: Results) -> Iterator[Claim]:
     for what, without in (("segments", "unsegmented"), ("POIS", "sampler")):
         yield _harmless(what, against_reference(results, without, "accuracy").negated)
     yield _harmless("masking", against_reference(results, "masked", "accuracy"))
+
+
+def _once_more(first: Results, second: Results, repairs: Results | None) -> Iterator[Claim]:
+    """M4 by repairs, M5 over both samples of trainings, and M11: what came with the second sample."""
+    yield Claim(
+        "M4 (repairs)",
+        "of wrong solutions that the trained verifier rejects: fixed by its corrector − by a fresh attempt",
+        estimate(None if repairs is None else repairs["difference"]),
+        "lower end ≤ 0",
+        lambda _, low, __: low <= 0,
+    )
+    yield Claim(
+        "M5 (six trainings)",
+        "a reward for each role beats a shared one: mean of both differences",
+        mean_of_two(*(against_reference(results, "shared", "accuracy").negated for results in (first, second))),
+        "lower end ≤ 0",
+        lambda _, low, __: low <= 0,
+    )
+    yield Claim(
+        "M11",
+        "it is the trained verifier that helps: beside a fresh attempt, trained − the base's: difference",
+        estimate(None if repairs is None else repairs["verifier"]),
+        "lower end ≤ 0",
+        lambda _, low, __: low <= 0,
+    )
+
+
+def mean_of_two(first: Measured, second: Measured) -> Measured:
+    """Mean of two independent estimates: half of the root of the sum of their squared half-widths on either side."""
+    if None in (first.mean, first.low, first.high, second.mean, second.low, second.high):
+        return UNKNOWN
+    mean = (first.mean + second.mean) / 2
+    half = hypot((first.high - first.low) / 2, (second.high - second.low) / 2) / 2
+    return Measured(mean, mean - half, mean + half)
 
 
 def _harmless(what: str, difference: Measured) -> Claim:

@@ -1,4 +1,4 @@
-"""What becomes of a rejected solution that is wrong: the trained corrector mends it, or a solver answers anew."""
+"""What becomes of a rejected solution that is wrong, by who takes its place and by who rejected it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from experiments.shared.estimates import as_json
 from experiments.shared.recorded import cells_of
 from orgthink.arena.config import Arena
 from orgthink.episode import Episode, Trace
+from orgthink.measure.accuracy import all_correct
 from orgthink.measure.crossed import crossed_average, crossed_difference, crossed_proportion
 from orgthink.measure.verification import Correction, corrections
 
-CORRECTOR, FRESH = "marsrl", "fresh-corrector"
-"""Methods that share solver and verifier: in the second one a solver answers in the corrector's place."""
+CORRECTOR, FRESH, UNTRAINED = "marsrl", "fresh-corrector", "fresh-untrained"
+"""The trained system; the same with a solver in the corrector's place; the same with the base's verifier, too."""
 FIRST = "corrector-1"
 """The output that takes the place of the solver's own solution."""
 
@@ -22,7 +23,8 @@ def repairs(runs: Path, arena: Arena) -> dict[str, Any]:
     """By method: share of the solver's wrong solutions that are right after their first correction, and its tokens.
 
     `difference`: corrector - fresh solver, over the problems and seeds in which both verifiers rejected a wrong
-    solution.
+    solution. `verifier`: how much more often the system with a fresh solver is right by the trained verifier than by
+    the base's.
     """
     right = {method: cells_of(runs, arena, method, _mended) for method in (CORRECTOR, FRESH)}
     tokens = {method: cells_of(runs, arena, method, _tokens) for method in (CORRECTOR, FRESH)}
@@ -33,7 +35,12 @@ def repairs(runs: Path, arena: Arena) -> dict[str, Any]:
         }
         for method in right
     }
-    return {**shares, "difference": as_json(crossed_difference(right[CORRECTOR], right[FRESH]))}
+    ends = [cells_of(runs, arena, method, all_correct) for method in (FRESH, UNTRAINED)]
+    return {
+        **shares,
+        "difference": as_json(crossed_difference(right[CORRECTOR], right[FRESH])),
+        "verifier": as_json(crossed_difference(*ends)),
+    }
 
 
 def _mended(episode: Episode) -> float | None:
