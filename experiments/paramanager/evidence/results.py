@@ -15,7 +15,7 @@ EVIDENCE = Evidence(
     Path(__file__).parent,
     ("reordered", "unseen", "searched", "shuffled", "strangers"),
     claims,
-    extra=("pool",),
+    extra=("pool", "parallel"),
     measures={
         "routing": ("pool", routing),
         "reordered-routing": ("reordered", routing),

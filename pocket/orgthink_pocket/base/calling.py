@@ -29,8 +29,8 @@ PARTS = (2, 6)
 """Fewest and most parts of several countdowns."""
 
 
-def managers(rng: random.Random, tokenizer: Tokenizer) -> Iterator[Trace]:
-    """An endless stream of managers' episodes."""
+def managers(rng: random.Random, tokenizer: Tokenizer, serial: float = rehearsals.SERIAL) -> Iterator[Trace]:
+    """An endless stream of managers' episodes; a share of `serial` has one call a round."""
     problems = _problems(rng, MANAGED)
     while True:
         count = rng.randint(1, len(MODELS))
@@ -40,7 +40,7 @@ def managers(rng: random.Random, tokenizer: Tokenizer) -> Iterator[Trace]:
             pool=members,
             aliases="fixed",
             rounds=rng.randint(*rehearsals.ROUNDS),
-            calls=1 if rng.random() < rehearsals.SERIAL else rehearsals.CALLS,
+            calls=1 if rng.random() < serial else rehearsals.CALLS,
             faults=_faults(rng),
         )
         selected = [rehearsals.made_up(problem, rng) for problem in _drawn(rng, problems, MANAGED)]

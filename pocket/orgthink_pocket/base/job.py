@@ -55,12 +55,14 @@ class Base:
         "mixed",
         "linked",
         "manager",
+        "manager-serial",
     ] = "even"
     """How often each lesson is drawn: `late` has more of what takes longest to learn, `reviews` has only solvers,
     verifiers and correctors, `renewing` also correctors that begin anew, `renewed` also verifiers of grids that break
     their clues, `dividing` only thinkers, organizers and workers of several countdowns, `dividing-whole` the same with
     six countdowns each, `dividing-drilled` these with more drills, `mixed` the same and named values, `linked`
-    countdowns that may need each other, `manager` only managers."""
+    countdowns that may need each other, `manager` only managers, `manager-serial` only those with one
+    call a round."""
     organizers: Literal["random", "varied", "consistent", "fixed", "none"] = "random"
     """Structures of its organizers: `random`, as AsyncThink's cold start has them; `varied`, each with chances of its
     own for thinking, forks and joins; `consistent`, the same with one size for all forks, from one to three parts, and

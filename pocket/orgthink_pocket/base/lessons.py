@@ -94,6 +94,8 @@ class Mixture:
     """`manager`, `user`, and agents of a manager: `coder`, `searcher`, `reviewer`."""
     drills: Mapping[str, float]
     """`relations`, `operations` and `lookups`."""
+    serial: float = rehearsals.SERIAL
+    """Share of managers with one call a round."""
 
 
 MIXTURE = Mixture(
@@ -155,6 +157,8 @@ MIXED = replace(
 chains."""
 MANAGERS = Mixture(alone={}, organizing={}, verifying={}, correcting={}, calls={"manager": 1}, drills={})
 """Shares of ParaManager's supervised fine-tuning."""
+MANAGERS_SERIAL = replace(MANAGERS, serial=1.0)
+"""The same for its serial form: every manager has one call a round."""
 MIXTURES = {
     "even": MIXTURE,
     "late": LATE,
@@ -167,6 +171,7 @@ MIXTURES = {
     "mixed": MIXED,
     "linked": LINKED_ONES,
     "manager": MANAGERS,
+    "manager-serial": MANAGERS_SERIAL,
 }
 """Mixtures by name."""
 
@@ -184,7 +189,7 @@ class Lessons:
     ) -> None:
         self._rng = rng
         self._problems = {task.name: task.problems("train", rng.getrandbits(30)) for task in STREAMS}
-        self._managers = calling.managers(random.Random(rng.getrandbits(30)), tokenizer)
+        self._managers = calling.managers(random.Random(rng.getrandbits(30)), tokenizer, mixture.serial)
         self._users = calling.users(random.Random(rng.getrandbits(30)), tokenizer)
         makers: dict[str, Callable[[str], list[Trace]]] = {
             "alone": lambda name: [sequential(FAMILIES[name], self.problem(name))],

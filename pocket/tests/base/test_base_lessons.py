@@ -351,6 +351,16 @@ def test_managers_ask_every_member_whatever_the_task(tokenizer):
     assert asked["m1"] > asked["m6"] > 0  # pools have one to six members
 
 
+def test_lessons_of_the_serial_form_have_one_call_a_round(tokenizer):
+    def calls(mixture: str) -> set[int]:
+        stream = lessons.Lessons(random.Random(12), tokenizer, lessons.MIXTURES[mixture])
+        rounds = [span.text for (trace,) in islice(stream, 60) for span in trace.spans if span.origin is Origin.SAMPLED]
+        return {text.count('"model_id"') for text in rounds}
+
+    assert calls("manager-serial") == {0, 1}
+    assert max(calls("manager")) > 1
+
+
 def test_every_word_of_a_lesson_is_a_token(tokenizer):
     stream = lessons.Lessons(random.Random(11), tokenizer)
     unknown = tokenizer.encode("<unk>")
