@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import fmean, stdev
 from typing import Any
@@ -58,6 +58,8 @@ class Claim:
     """The same as a function of mean, lower and upper end."""
     decides: bool = True
     """Whether the number is what CLAIMS.md decides by; one that stands beside it decides nothing."""
+    caveat: str = ""
+    """What its verdict has to be read with, such as `VOID`; empty where it says all."""
 
     def row(self) -> dict[str, Any]:
         """The row of results.json. `holds` is `None` where what decides was not measured or has no interval."""
@@ -71,7 +73,21 @@ class Claim:
             "high": high,
             "refuted_if": self.refuted_if,
             "holds": None if unknown else not self.refuted(mean, low, high),
+            "caveat": self.caveat,
         }
+
+
+VOID = "void by B4"
+"""The base errs in so few problems that nothing can be decided."""
+AMENDED = "by an amendment of B4"
+"""The same, by a rule that was written down later, before anything held out was run."""
+LETTER = "by its letter only"
+"""The rule is met, and what it was meant to show is not shown."""
+
+
+def read_with(caveat: str, claims: Iterable[Claim]) -> list[Claim]:
+    """The claims with a caveat, after those that they have."""
+    return [replace(one, caveat=f"{one.caveat}, {caveat}" if one.caveat else caveat) for one in claims]
 
 
 class ByMeans(Claim):
@@ -151,7 +167,8 @@ def best_held_out(results: Results, group: str) -> str:
 
 def _holds(row: Mapping[str, Any]) -> str:
     unknown = "not measured" if row["measured"] is None else "not decided"
-    return {True: "yes", False: "**no**", None: unknown}[row["holds"]]
+    verdict = {True: "yes", False: "**no**", None: unknown}[row["holds"]]
+    return f"{verdict}, {row['caveat']}" if row["caveat"] and row["holds"] is not None else verdict
 
 
 _COLUMNS: tuple[Column, ...] = (

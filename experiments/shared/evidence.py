@@ -51,6 +51,8 @@ class Evidence:
     measures: Mapping[str, Measure] = field(default_factory=dict)
     """What is measured in the recorded runs of an arena besides: name of the file and of the results → arena and
     function."""
+    tables: Callable[[Mapping[str, Results], Mapping[str, Results]], Mapping[str, str]] = lambda found, rows: {}
+    """Function from the same results and the rows of the claims, by their id, to other tables of README.md."""
     extra: tuple[str, ...] = ()
     """Arenas that need what others do not, such as a GPU, or that a later one repeats or replaces. They run where
     `--only` names them; their claims are decided with the others."""
@@ -88,7 +90,8 @@ class Evidence:
         paper: Mapping[str, Any] = json.loads(self.paper.read_text())
         write_whole(self.paper, (json.dumps({**paper, "claims": rows}, indent=1, ensure_ascii=False) + "\n").encode())
         page = self.home / "README.md"
-        write_whole(page, fill(page.read_text(), {"claims": claims_table(rows)}).encode())
+        blocks = {"claims": claims_table(rows), **self.tables(found, {row["id"]: row for row in rows})}
+        write_whole(page, fill(page.read_text(), blocks).encode())
 
     def _measured(self) -> dict[str, Results]:
         """The measures, from the runs where these are here, else as they were stored beside the arena."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,8 +21,19 @@ from experiments.asyncthink.evidence import on_gpu
 from experiments.asyncthink.evidence.claims import ONCE_MORE, claims
 from experiments.asyncthink.evidence.efficiency import efficiency
 from experiments.asyncthink.evidence.links import KINDS, PAIRS
-from experiments.asyncthink.evidence.results import EVIDENCE
-from experiments.shared.claims import UNKNOWN, Claim, Measured, best, best_held_out
+from experiments.asyncthink.evidence.results import DECISIONS, EVIDENCE
+from experiments.shared.claims import (
+    AMENDED,
+    LETTER,
+    UNKNOWN,
+    VOID,
+    Claim,
+    Measured,
+    best,
+    best_held_out,
+    claims_table,
+    read_with,
+)
 from experiments.shared.script import with_claims
 from orgthink.arena.config import read_arena
 from orgthink.arena.preparing import training
@@ -172,14 +184,36 @@ def test_the_claims_stand_in_the_results_of_the_paper_and_on_the_page(tmp_path: 
     evidence = replace(EVIDENCE, home=tmp_path / "evidence")
     (evidence.home / "countdown").mkdir(parents=True)
     evidence.paper.write_text('{"figure5": []}')
-    (evidence.home / "README.md").write_text("<!-- claims -->\n<!-- /claims -->\n")
+    places = "".join(f"<!-- {name} -->\n<!-- /{name} -->\n" for name in ("claims", "decisions"))
+    (evidence.home / "README.md").write_text(places)
     evidence.write()
     assert "claims" not in json.loads(evidence.paper.read_text()), "nothing was measured yet"
     (evidence.home / "countdown" / "results.json").write_text(json.dumps(arena_results("countdown")))
     evidence.write()
     found = json.loads(evidence.paper.read_text())
     assert found["figure5"] == [] and {row["id"] for row in found["claims"]} >= {"A1", "A5", "A13 (ratio)"}
-    assert "| A1 | as right as the best baseline" in (evidence.home / "README.md").read_text()
+    page = (evidence.home / "README.md").read_text()
+    assert "| A1 | as right as the best baseline" in page
+    assert "| 40.0 % | -40.0 [-50.0, -30.0] | 2.50 [2.00, 3.33] | no, no |" in page, "the first decision"
+
+
+def test_a_verdict_is_read_with_its_caveats() -> None:
+    claim = Claim("A0", "a claim", Measured(0.3, 0.2, 0.4), "lower end ≤ 0", lambda _, low, __: low <= 0, caveat=LETTER)
+    (void,) = read_with(VOID, [claim])
+    unknown = replace(void, measured=UNKNOWN)
+    lines = claims_table([replace(claim, caveat="").row(), void.row(), unknown.row()]).splitlines()[-3:]
+    said = [line.split("|")[-2].strip() for line in lines]
+    assert said == ["yes", f"yes, {LETTER}, {VOID}", "not measured"]
+    rows = decided()
+    assert {id_ for id_, row in rows.items() if not row["caveat"]} >= {"A9 (parts, η)", "A11", "A14"}, "bases that err"
+    assert all(VOID in row["caveat"] for id_, row in rows.items() if "six a" in id_)
+    assert all(row["caveat"] == AMENDED for id_, row in rows.items() if id_.startswith("A2") and id_[2:3].isdigit())
+
+
+def test_every_decision_of_a1_and_a2_is_a_row_of_the_table() -> None:
+    marks = [decision.mark for decision in DECISIONS]
+    assert [f"A1{mark}" for mark in marks] == [id_ for id_ in decided() if re.match(r"A1(,|$)", id_)]
+    assert {decision.arena for decision in DECISIONS} == {"countdown", *ONCE_MORE}
 
 
 def test_settings_are_chosen_on_other_problems_than_are_trained_on() -> None:

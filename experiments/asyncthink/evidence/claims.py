@@ -9,6 +9,9 @@ from typing import Any
 
 from experiments.asyncthink.evidence.linked_claims import linked_claims
 from experiments.shared.claims import (
+    AMENDED,
+    LETTER,
+    VOID,
     ByMeans,
     Claim,
     Measured,
@@ -18,11 +21,14 @@ from experiments.shared.claims import (
     best_held_out,
     estimate,
     means,
+    read_with,
     value,
 )
 
 FAMILIES = {"sudoku": "sudoku", "sums": "long sums", "parts": "independent values", "several": "several countdowns"}
 """Arena → the problems of another family on which the policy is tried."""
+SELDOM_WRONG = ("sudoku", "sums")
+"""Families in which the base alone errs in fewer than 15 % of the development problems."""
 ONCE_MORE = {
     "six": "six",
     "whole": "six again",
@@ -45,30 +51,32 @@ def claims(arenas: Mapping[str, Results]) -> list[Claim]:
     `FAMILIES` and of chains.
     """
     countdown = arenas["countdown"]
-    found = [*_at_its_best(countdown), *_concurrency_reward(countdown), *_places(countdown)]
+    found = read_with(VOID, [*_at_its_best(countdown), *_concurrency_reward(countdown), *_places(countdown)])
     for family, title in FAMILIES.items():
         if family in arenas:
-            found += _transfer(arenas[family], family, title)
+            changes = _transfer(arenas[family], family, title)
+            found += read_with(VOID, changes) if family in SELDOM_WRONG else changes
     if "chains" in arenas:
         found.append(_chains(arenas["chains"]))
     if "trees" in arenas:
-        found += _trees(arenas["trees"])
+        found += read_with(VOID, _trees(arenas["trees"]))
     for name, title in ONCE_MORE.items():
         if name in arenas:
-            found += [
+            decisions = [
                 *_at_its_best(arenas[name], f", {title}", "c = 8", strict=name in STRICT),
                 *_memory_bound(arenas[name], arenas.get(f"memory-bound-{name}", {}), title, strict=name in STRICT),
                 *_on_gpu(arenas.get(f"on-gpu-{name}", {}), title),
                 *_over_targets(arenas[name], arenas.get(f"targets-{name}", {}), title, strict=name in STRICT),
             ]
+            found += read_with(VOID, decisions)
     if "mixed" in arenas and "dependent" in arenas:
         found += _where_they_pay(arenas["mixed"], arenas["dependent"])
     if "drilled" in arenas:
-        found += _paid(arenas["drilled"])
+        found += read_with(VOID, _paid(arenas["drilled"]))
     if "linked" in arenas:
-        found += linked_claims(arenas["linked"], arenas.get("kinds-linked", {}))
+        found += read_with(AMENDED, linked_claims(arenas["linked"], arenas.get("kinds-linked", {})))
     if "stages" in arenas:
-        found += _stages(arenas["stages"], arenas.get("efficiency", {}))
+        found += read_with(VOID, _stages(arenas["stages"], arenas.get("efficiency", {})))
     return found
 
 
@@ -170,6 +178,7 @@ def _concurrency_reward(countdown: Results) -> Iterator[Claim]:
         against_reference(countdown, "no-concurrency-reward", "accuracy").negated,
         "upper end < 0",
         lambda _, __, high: high < 0,
+        caveat=LETTER,
     )
 
 
@@ -214,13 +223,14 @@ def _expected(id_: str, text: str, change: Any, name: str) -> Claim:
         return Claim(id_, text, change, "lower end ≤ 0", lambda _, low, __: low <= 0)
     if name == "path":
         return Claim(id_, text, change, "upper end ≥ 0", lambda _, __, high: high >= 0)
-    return Claim(id_, text, change, "mean < −0.03", lambda mean, *_: mean < -0.03)
+    caveat = LETTER if "independent" in text else ""  # so few are right that accuracy cannot fall by 3 points
+    return Claim(id_, text, change, "mean < −0.03", lambda mean, *_: mean < -0.03, caveat=caveat)
 
 
 def _flat(id_: str, text: str, change: Any, name: str) -> Claim:
     if name == "η":
-        return Claim(id_, text, change, "lower end > 0", lambda _, low, __: low > 0)
-    return Claim(id_, text, change, "upper end < 0", lambda _, __, high: high < 0)
+        return Claim(id_, text, change, "lower end > 0", lambda _, low, __: low > 0, caveat=LETTER)
+    return Claim(id_, text, change, "upper end < 0", lambda _, __, high: high < 0, caveat=LETTER)
 
 
 def _stages(arena: Results, efficiency: Results) -> Iterator[Claim]:
@@ -305,6 +315,7 @@ def _where_they_pay(mixed: Results, dependent: Results) -> Iterator[Claim]:
             against_reference(arena, "paid-for-concurrency", "accuracy").negated,
             "upper end < 0",
             lambda _, __, high: high < 0,
+            caveat=LETTER if arena is mixed else "",
         )
 
 
@@ -323,6 +334,7 @@ def _paid(arena: Results) -> Iterator[Claim]:
         against_reference(arena, "paid-for-concurrency", "accuracy").negated,
         "upper end < 0",
         lambda _, __, high: high < 0,
+        caveat=LETTER,
     )
 
 

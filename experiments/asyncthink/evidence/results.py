@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from experiments.asyncthink.evidence.claims import ONCE_MORE, claims
+from experiments.asyncthink.evidence.decisions import Decision, decisions_table
 from experiments.asyncthink.evidence.efficiency import efficiency
 from experiments.asyncthink.evidence.links import by_kind
 from experiments.asyncthink.evidence.memory_bound import memory_bound
@@ -14,6 +15,19 @@ from experiments.asyncthink.evidence.on_gpu import on_gpu
 from experiments.asyncthink.evidence.targets import over_targets
 from experiments.shared.evidence import Evidence
 
+DECISIONS = (
+    Decision("countdown", "", "four solutions of one countdown; all others: six countdowns in one problem"),
+    Decision("six", ", six", "lessons with two to six countdowns"),
+    Decision("whole", ", six again", "lessons that all have six"),
+    Decision("varied", ", six a third time", "lessons for a pool of eight, with many forks at once"),
+    Decision("averaged", ", six a fourth time", "the mean of the models before and after these lessons"),
+    Decision("paid", ", six a fifth time", "a reward for a short path instead of for concurrency"),
+    Decision("longer", ", six a sixth time", "25 steps more of it"),
+    Decision("drilled", ", six a seventh time", "as many drills in the lessons as the base had"),
+    Decision("thrice", ", six an eighth time", "five times as many lessons, once for each training"),
+    Decision("soup", ", six a ninth time", "the mean of these three lessons"),
+)
+"""All decisions of A1 and A2, in their order."""
 EVIDENCE = Evidence(
     Path(__file__).parent,
     (
@@ -27,6 +41,7 @@ EVIDENCE = Evidence(
         "linked",
     ),
     claims,
+    tables=lambda found, rows: {"decisions": decisions_table(DECISIONS, found, rows)},
     extra=(
         "mixed",
         "dependent",
