@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 
 from experiments.shared.plots import save
 from experiments.shared.readme import fill
+from orgthink.files import write_whole
 from orgthink.scale.simulation.cluster import simulate
 from orgthink.scale.simulation.gpu import Serving, estimated
 from orgthink.scale.simulation.program import AgentProgram
@@ -25,7 +26,6 @@ from orgthink.scale.simulation.synthetic import DividedTask, fork_join, majority
 from orgthink.scale.sizing.configs import config_of
 from orgthink.scale.sizing.hardware import ACCELERATORS, Cluster
 from orgthink.scale.sizing.shape import Model
-from orgthink.store import write_whole
 
 PAGE = Path(__file__).parent.parent / "docs" / "cost_at_scale.md"
 

@@ -33,13 +33,13 @@ from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.vllm import VllmEngine
 from orgthink.episode import Message, Problem, Sampling
 from orgthink.evaluation import OrganizationSpec
+from orgthink.files import write_whole
 from orgthink.grammar.actions import Event
 from orgthink.grammar.asyncthink import AsyncThinkScanner
 from orgthink.provenance import commit
 from orgthink.runtime import Backing, Limits, Session, attempt
 from orgthink.scale.simulation.engine import EngineModel
 from orgthink.scale.simulation.recorded import recorded
-from orgthink.store import write_whole
 from orgthink.tasks import task_named
 from orgthink.threads import set_threads
 

@@ -33,6 +33,7 @@ from orgthink.evaluation import (
     resolve,
 )
 from orgthink.evaluation import evaluate as evaluate_plan
+from orgthink.kinds import plain
 from orgthink.measure.billing import Price
 from orgthink.presets import Allowance, allowance, attempts, organization_settings, partner_models
 from orgthink.registry import default
@@ -42,7 +43,7 @@ from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.runner import run_main
 from orgthink.spending import Bounds
-from orgthink.store import RunFolder, dated, plain
+from orgthink.store import RunFolder, dated
 from orgthink.tasks import task_of
 from orgthink.tasks.task import Split
 

@@ -2,7 +2,7 @@
 
 A `Span` is a stretch of one agent's context with one origin, a `Trace` is one agent's spans in order, an
 `Episode` is a tree of traces joined by fork and join edges. The types are plain and frozen; files are
-validated where they are read (`orgthink.store`).
+validated where they are read (`orgthink.episode_json`).
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from orgthink.errors import ErrorKind, Failure, UserError, pick, require_at_leas
 from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.guard import Crash, Guard
 from orgthink.integrity import require_integrity
+from orgthink.kinds import typed
 from orgthink.measure.billing import Price, spent
 from orgthink.measure.summary import Measure, summarise, surviving
 from orgthink.organizations import ORGANIZATIONS
@@ -28,7 +29,7 @@ from orgthink.runtime.budget import Limits
 from orgthink.runtime.nested import levels_below
 from orgthink.settings import require_known
 from orgthink.spending import Bounds, Spending
-from orgthink.store import RunFolder, typed
+from orgthink.store import RunFolder
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Split, Task, convention_of
 

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from orgthink.episode import CONTROLLER, Episode, Problem, Status, StopReason, Trace, episode_id
+from orgthink.episode_json import dump, load
 from orgthink.errors import UserError
 from orgthink.integrity import require_integrity
-from orgthink.store import Journal, dump, load
+from orgthink.journal import Journal
 
 Crash = Callable[[str, Exception], str]
 """Stores the traceback of what ended an episode, by the episode's id, and returns it in one line: `Journal.crash`."""

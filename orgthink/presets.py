@@ -11,11 +11,11 @@ from orgthink.engines import MODELS, EngineSpec, names_engine
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick
 from orgthink.evaluation import OrganizationSpec, require_places, require_sampling, up_to
+from orgthink.kinds import typed
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES, style_named
 from orgthink.runtime.budget import Limits
 from orgthink.settings import require_known
-from orgthink.store import typed
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Split, convention_of
 

@@ -38,6 +38,7 @@ from orgthink.cli.progress import heartbeat
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.engine import EngineError
 from orgthink.episode import Sampling
+from orgthink.episode_json import load
 from orgthink.errors import UserError
 from orgthink.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
 from orgthink.grammar.asyncthink import DIALECT
@@ -47,7 +48,7 @@ from orgthink.organizations.prompts import STYLES
 from orgthink.pace import Pace
 from orgthink.runtime import runner
 from orgthink.runtime.budget import Limits
-from orgthink.store import RunFolder, load
+from orgthink.store import RunFolder
 from orgthink.tasks import TASKS
 from orgthink.tools.search import CORPORA
 

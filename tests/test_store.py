@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink import store
+from orgthink import episode_json, store
 from orgthink.episode import (
     Billed,
     Edge,
@@ -67,15 +67,15 @@ def new(path: Path, episodes: int = 0) -> RunFolder:
 
 
 def test_an_episode_comes_back_equal():
-    assert store.load(store.dump(episode())) == episode()
+    assert episode_json.load(episode_json.dump(episode())) == episode()
 
 
 @given(st.text(), st.lists(st.floats(-50, 0)), st.integers(0, 10**12))
 def test_any_text_and_number_comes_back(text: str, logprobs: list[float], tokens: int):
     span = Span(Origin.SAMPLED, text, tokens, logprobs=tuple(logprobs))
     made = episode(traces=(Trace("a", "a", None, (span,)),), answer=text, format_faults=())
-    line = store.dump(made)
-    assert store.load(line) == made
+    line = episode_json.dump(made)
+    assert episode_json.load(line) == made
     assert line.count(b"\n") == 1
 
 
@@ -93,11 +93,11 @@ def test_what_could_not_be_read_again_is_refused_and_the_folder_stays_whole(tmp_
 def test_a_bill_that_cannot_be_added_up_is_refused(bad: int):
     billed = Span(Origin.SAMPLED, "a", 1, billed=Billed(5, 0, 1))
     made = episode(traces=(Trace("a", "a", None, (Span(Origin.PROMPT, "b", 1), billed)),), format_faults=())
-    line = store.dump(made)
-    assert store.load(line) == made
+    line = episode_json.dump(made)
+    assert episode_json.load(line) == made
     assert line.count(b'"billed"') == 1, "of spans that nobody reported, nothing is stored"
     with pytest.raises(ValueError, match="billed a count that is none"):
-        store.load(line.replace(b'"input":5', f'"input":{bad}'.encode()))
+        episode_json.load(line.replace(b'"input":5', f'"input":{bad}'.encode()))
 
 
 @pytest.mark.parametrize("torn", ["", '{"loss": 3'])
@@ -157,13 +157,15 @@ def test_episodes_are_rewound_to_what_was_there_without_being_read(tmp_path: Pat
 
 
 def test_half_a_surrogate_pair_does_not_lose_the_episode():
-    back = store.load(store.dump(episode(answer="smile \ud83d!")))
+    back = episode_json.load(episode_json.dump(episode(answer="smile \ud83d!")))
     assert back == episode(answer="smile ?!")
 
 
 def test_the_published_schema_is_in_step():
     published = json.loads(SCHEMA.read_text())
-    assert published == store.episode_schema(), "python -m orgthink.store > orgthink/schema/episode.schema.json"
+    assert published == episode_json.episode_schema(), (
+        "python -m orgthink.episode_json > orgthink/schema/episode.schema.json"
+    )
 
 
 def test_the_schema_describes_every_field_and_refuses_other_versions():
@@ -171,7 +173,7 @@ def test_the_schema_describes_every_field_and_refuses_other_versions():
 
     schema = json.loads(SCHEMA.read_text())
     validator = Draft202012Validator(schema)
-    record = json.loads(store.dump(episode()))
+    record = json.loads(episode_json.dump(episode()))
     validator.validate(record)
     with pytest.raises(ValidationError):
         validator.validate(record | {"schema_version": 99})
@@ -190,7 +192,7 @@ def test_the_golden_file_reads_and_writes_back_unchanged():
     lines = GOLDEN.read_bytes().splitlines(keepends=True)
     assert len(lines) >= 4
     for line in lines:
-        assert store.dump(store.load(line)) == line
+        assert episode_json.dump(episode_json.load(line)) == line
         validator.validate(json.loads(line))
 
 
@@ -198,7 +200,7 @@ def test_the_golden_file_of_version_1_reads_as_the_same_episodes():
     """Its problems have a second wording, which nothing reads any more."""
     old, new = (GOLDEN.with_name(name).read_bytes().splitlines() for name in ("episodes-1.jsonl", "episodes.jsonl"))
     assert all(json.loads(line)["problem"].pop("terse") for line in old)
-    assert [store.load(line) for line in old] == [store.load(line) for line in new]
+    assert [episode_json.load(line) for line in old] == [episode_json.load(line) for line in new]
 
 
 def test_a_run_keeps_what_was_appended(tmp_path: Path):
@@ -212,8 +214,8 @@ def test_a_run_keeps_what_was_appended(tmp_path: Path):
 def test_a_torn_last_line_does_not_count_and_is_cut_off(tmp_path: Path):
     folder = new(tmp_path / "run", 2)
     whole = folder.episodes_file.read_bytes()
-    for cut in (1, 100, len(store.dump(episode(2))) - 1):
-        folder.episodes_file.write_bytes(whole + store.dump(episode(2))[:cut])
+    for cut in (1, 100, len(episode_json.dump(episode(2))) - 1):
+        folder.episodes_file.write_bytes(whole + episode_json.dump(episode(2))[:cut])
         assert len(list(folder.episodes())) == 2
         with folder.journal() as journal:
             assert len(journal.episodes) == 2
@@ -241,7 +243,7 @@ def test_a_corrupt_line_is_named_and_nothing_is_changed(tmp_path: Path, line: by
 def test_an_episode_of_another_version_is_refused(tmp_path: Path):
     folder = new(tmp_path / "run", 1)
     with folder.episodes_file.open("ab") as file:
-        file.write(store.dump(episode(1, schema_version=9)))
+        file.write(episode_json.dump(episode(1, schema_version=9)))
     with pytest.raises(UserError, match=r"line 2.*version 9"):
         list(folder.episodes())
 
@@ -252,7 +254,7 @@ def test_episodes_to_be_done_again_move_away(tmp_path: Path):
         assert [e.problem.id for e in journal.episodes] == ["p0", "p3"]
         journal.append(episode(1, answer="second try"))
     assert [e.problem.id for e in folder.episodes()] == ["p0", "p3", "p1"]
-    moved = [store.load(line) for line in (folder.path / "failed.jsonl").read_bytes().splitlines()]
+    moved = [episode_json.load(line) for line in (folder.path / "failed.jsonl").read_bytes().splitlines()]
     assert moved == [episode(1), episode(2)]
 
 
@@ -316,13 +318,13 @@ with folder.journal() as journal:
 
 def test_on_a_full_disk_what_was_written_stays_whole(tmp_path: Path):
     folder = new(tmp_path / "run")
-    room = int(5.5 * len(store.dump(episode())))
+    room = int(5.5 * len(episode_json.dump(episode())))
     path = os.pathsep.join((str(HERE), str(HERE.parent)))
     done = subprocess.run(
         [sys.executable, "-c", FULL_DISK, str(folder.path), str(room)], env=os.environ | {"PYTHONPATH": path}
     )
     assert done.returncode == 5
-    assert folder.episodes_file.read_bytes() == b"".join(store.dump(episode(number)) for number in range(5))
+    assert folder.episodes_file.read_bytes() == b"".join(episode_json.dump(episode(number)) for number in range(5))
     with folder.journal() as journal:
         journal.append(episode(5))
     assert len(list(folder.episodes())) == 6
@@ -336,7 +338,7 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkey
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         folder.write_json("summary.json", {"a": 2})
     assert json.loads((folder.path / "summary.json").read_text()) == {"a": 1}

@@ -17,8 +17,9 @@ from experiments.shared.runs import is_last, model_folder, run_orgthink
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, engine_failed
+from orgthink.kinds import plain
 from orgthink.runtime.budget import Limits
-from orgthink.store import RunFolder, plain
+from orgthink.store import RunFolder
 
 FAULTS = 0.12
 """Share of calls that fail, so the data contain recoveries from failures."""

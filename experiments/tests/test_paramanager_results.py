@@ -19,8 +19,9 @@ from orgthink.cli.eval import Eval
 from orgthink.engines import EngineSpec, open_engine, opening
 from orgthink.engines.engine import Engine
 from orgthink.episode import Edge, EdgeKind, Episode, Grade, Origin, Problem, Span, Trace
+from orgthink.episode_json import dump
 from orgthink.errors import UserError
-from orgthink.store import RunFolder, dump
+from orgthink.store import RunFolder
 
 FEW = plan.Design(len(plan.TASKS), seeds=1, timed=2)
 STAND_IN = "pocket-tools"

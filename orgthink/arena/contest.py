@@ -15,7 +15,7 @@ from orgthink.arena.plans import UNCAPPED, Cap, Workload, development_work, eval
 from orgthink.arena.preparing import Prepared, given_settings, made_in
 from orgthink.arena.rows import Attempt, Results, attempt_of
 from orgthink.errors import UserError
-from orgthink.store import plain
+from orgthink.kinds import plain
 from orgthink.terminal import reason, show
 
 Outcomes = Mapping[str, "Results | str"]

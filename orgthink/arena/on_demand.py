@@ -13,8 +13,9 @@ from orgthink.engines.opening import Engines
 from orgthink.episode import Episode
 from orgthink.errors import UserError
 from orgthink.evaluation import Evaluation, engine_failed, evaluate, failure_message, resolve
+from orgthink.kinds import plain
 from orgthink.registry import absolute
-from orgthink.store import RunFolder, plain
+from orgthink.store import RunFolder
 from orgthink.terminal import show
 
 Progress = Callable[[Episode, int], None]

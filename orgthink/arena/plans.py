@@ -11,10 +11,10 @@ from orgthink.arena.config import MODEL, NUMBERS, ROLES, Arena, Member, Method, 
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
 from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, require_depth, require_places
+from orgthink.kinds import plain
 from orgthink.presets import organization_settings
 from orgthink.runtime.attempt import Organization
 from orgthink.runtime.budget import Budget, Limits
-from orgthink.store import plain
 from orgthink.tasks.task import Split
 
 

@@ -16,9 +16,10 @@ from orgthink.baselines import spent as ledger
 from orgthink.baselines.spent import Spent
 from orgthink.errors import UserError
 from orgthink.files import Busy, locked
+from orgthink.kinds import plain
 from orgthink.pace import Pace
 from orgthink.registry import absolute
-from orgthink.store import RunFolder, plain
+from orgthink.store import RunFolder
 from orgthink.tabular import json_object
 from orgthink.terminal import reason, show
 

@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 
 from orgthink.baselines.search import Searching, SearchSettings
 from orgthink.engines.opening import Engines
+from orgthink.journal import Journal
 from orgthink.runtime.runner import run_main
-from orgthink.store import Journal, RunFolder
+from orgthink.store import RunFolder
 from orgthink.training.interrupt import interrupt
 
 Report = Callable[[dict[str, Any]], None]

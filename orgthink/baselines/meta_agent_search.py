@@ -31,8 +31,8 @@ from orgthink.baselines.search import (
 )
 from orgthink.errors import require_at_least
 from orgthink.evaluation import RoleSpec
+from orgthink.journal import Journal
 from orgthink.organizations.workflow_json import written_graph
-from orgthink.store import Journal
 
 BEST = "best.json"
 """File of the best workflow."""

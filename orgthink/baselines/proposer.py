@@ -19,6 +19,7 @@ from orgthink.episode import Episode, Message, Problem
 from orgthink.errors import UserError
 from orgthink.evaluation import RoleSpec, distinct, engine_failed, failure_message
 from orgthink.grammar.solution import after_thinking
+from orgthink.journal import Journal
 from orgthink.organizations.prompts import Template, read_templates
 from orgthink.organizations.workflow_graph import Graph, fill
 from orgthink.organizations.workflow_json import read_graph, written_graph
@@ -27,7 +28,6 @@ from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.session import Session
-from orgthink.store import Journal
 from orgthink.tools.toolbox import descriptions, listed, pool_text, resources, toolbox
 
 LISTED = 12

@@ -23,6 +23,7 @@ from orgthink.episode import Episode, Problem
 from orgthink.errors import UserError
 from orgthink.evaluation import engine_failed, graded, require_sampling_noise
 from orgthink.guard import Crash, Guard
+from orgthink.kinds import typed
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations.puppet_policy import PuppetPolicy
 from orgthink.organizations.puppeteer import Puppeteer
@@ -31,7 +32,7 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.runner import run_main
 from orgthink.runtime.session import Session
-from orgthink.store import RunFolder, typed
+from orgthink.store import RunFolder
 from orgthink.tasks import task_named
 from orgthink.tasks.endless import endless
 from orgthink.terminal import show

@@ -38,7 +38,7 @@ from orgthink.evaluation import (
     require_sampling_noise,
     resolve,
 )
-from orgthink.kinds import adapter
+from orgthink.kinds import adapter, typed
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.estimate import proportion
 from orgthink.measure.usage import sampled_tokens
@@ -47,7 +47,7 @@ from orgthink.organizations.workflow import AnyGraph, Workflow
 from orgthink.organizations.workflow_graph import Graph
 from orgthink.organizations.workflow_json import read_graph, written_graph
 from orgthink.runtime.budget import Limits
-from orgthink.store import RunFolder, typed
+from orgthink.store import RunFolder
 from orgthink.tabular import json_object
 
 ARCHIVE = "archive.json"

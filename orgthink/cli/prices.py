@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from orgthink.errors import UserError
+from orgthink.kinds import typed
 from orgthink.measure.billing import Price
 from orgthink.settings import require_known
-from orgthink.store import typed
 from orgthink.tabular import json_object, toml_tables
 
 

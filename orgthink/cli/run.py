@@ -18,6 +18,7 @@ from orgthink.cli.prices import read_prices, unpriced
 from orgthink.engines.engine import Staffed
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem
+from orgthink.episode_json import dump
 from orgthink.errors import UserError
 from orgthink.evaluation import distinct, engine_failed, failure_message, grade_or_keep, require_sampling_noise
 from orgthink.measure.accuracy import all_correct
@@ -33,7 +34,6 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, WrongReturn, attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.runner import run_main
-from orgthink.store import dump
 from orgthink.tasks import task_of
 from orgthink.terminal import show
 

@@ -17,8 +17,8 @@ from typing import Any
 from orgthink.episode import Episode, Origin
 from orgthink.errors import UserError
 from orgthink.files import write_whole
+from orgthink.kinds import typed
 from orgthink.redaction import redact
-from orgthink.store import typed
 from orgthink.tabular import parquet_bytes, read_rows
 
 

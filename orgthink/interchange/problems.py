@@ -17,7 +17,7 @@ from orgthink.episode import Message, Problem
 from orgthink.errors import UserError
 from orgthink.files import write_whole
 from orgthink.interchange.verl_data import OURS
-from orgthink.store import plain
+from orgthink.kinds import plain
 from orgthink.tabular import parquet_bytes
 from orgthink.tasks.task import Split
 

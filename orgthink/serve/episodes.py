@@ -12,12 +12,12 @@ from orgthink.engines.engine import Bounded
 from orgthink.episode import Episode, Sampling
 from orgthink.errors import UserError
 from orgthink.evaluation import greedy_vote
+from orgthink.journal import Journal
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.agent import Watcher
 from orgthink.runtime.attempt import Organization
 from orgthink.serve.live import Board, Running
 from orgthink.serve.question import Question, RequestError
-from orgthink.store import Journal
 from orgthink.terminal import reason
 
 logger = logging.getLogger(__name__)

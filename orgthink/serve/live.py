@@ -12,10 +12,10 @@ from uuid import uuid4
 
 from orgthink.episode import Episode, Problem
 from orgthink.errors import UserError
+from orgthink.journal import Journal
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.runtime.agent import Agent, Watcher
-from orgthink.store import Journal
 from orgthink.terminal import excerpt
 from orgthink.view.pack import pack
 

@@ -14,8 +14,8 @@ from orgthink.credit.shared import SharedCredit
 from orgthink.episode import Episode
 from orgthink.errors import require_above_zero, require_at_least
 from orgthink.evaluation import RoleSpec
+from orgthink.former_settings import migrate_settings
 from orgthink.kinds import class_by_kind
-from orgthink.store import migrate_settings
 from orgthink.training.checkpoint import RETAINED
 from orgthink.training.mastered import Mastered
 from orgthink.training.policy_loss import PolicyLoss

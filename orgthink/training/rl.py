@@ -20,8 +20,10 @@ from orgthink.engines.engine import EngineError
 from orgthink.episode import Episode
 from orgthink.errors import UserError
 from orgthink.guard import is_storable
+from orgthink.journal import Journal
+from orgthink.kinds import typed
 from orgthink.runtime.runner import runner
-from orgthink.store import Journal, RunFolder, typed
+from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.announce import say_recorded, say_saved, say_start
 from orgthink.training.backend import PolicyBackend

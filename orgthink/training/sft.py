@@ -18,7 +18,8 @@ from typing import Any, ClassVar
 import torch
 
 from orgthink.errors import UserError, require_above_zero, require_at_least
-from orgthink.store import RunFolder, typed
+from orgthink.kinds import typed
+from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.announce import say_saved, say_start
 from orgthink.training.batches import PADDING, POOL, Cursor, batches, collate, in_one_go

@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from orgthink.episode import Episode
+from orgthink.episode_json import load
 from orgthink.files import open_to_read
+from orgthink.jsonl import LONGEST_LINE
 from orgthink.measure.latency import critical_path
 from orgthink.measure.orchestration import cost
 from orgthink.measure.usage import sampled_tokens
-from orgthink.store import LONGEST_LINE, RunFolder, load
+from orgthink.store import RunFolder
 from orgthink.terminal import excerpt
 
 RECENT = 100

@@ -22,13 +22,15 @@ from orgthink_pocket.recipes import JOINED
 
 from orgthink.cli import main
 from orgthink.episode import Episode, Grade
+from orgthink.former_settings import migrate_settings
+from orgthink.kinds import plain
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.measure.summary import summarise
 from orgthink.recipes.registry import training_of
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.paramanager import ParaManagerReward
-from orgthink.store import RunFolder, migrate_settings, plain
+from orgthink.store import RunFolder
 from orgthink.tasks import task_named
 from orgthink.training.rl_settings import RlSettings
 

@@ -12,9 +12,9 @@ from benchmarks.replay import played_again
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.episode import Episode, Origin, Sampling, Trace
+from orgthink.episode_json import load
 from orgthink.measure.latency import critical_path
 from orgthink.runtime.clock import run_virtual
-from orgthink.store import load
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden" / "episodes.jsonl"
 

@@ -14,8 +14,21 @@ from attacks.deadline import within
 from pydantic import ValidationError
 
 from orgthink.cli import main
-from orgthink.episode import Edge, EdgeKind, Episode, FormatError, FormatFault, Grade, Origin, Problem, Span, Trace
-from orgthink.store import SCHEMA_VERSION, RunFolder, dump, load
+from orgthink.episode import (
+    SCHEMA_VERSION,
+    Edge,
+    EdgeKind,
+    Episode,
+    FormatError,
+    FormatFault,
+    Grade,
+    Origin,
+    Problem,
+    Span,
+    Trace,
+)
+from orgthink.episode_json import dump, load
+from orgthink.store import RunFolder
 
 SOUND = "A record whose parts do not fit together is one line with its place, wherever it is opened."
 GRADED = "A record that its grader cannot grade again is measured all the same."

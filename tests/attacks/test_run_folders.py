@@ -27,11 +27,13 @@ from terse import TERSE
 
 import orgthink.engines.opening
 import orgthink.recipes.registry
-from orgthink import files, store
+from orgthink import files, jsonl, store
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.episode import Episode, Problem, StopReason, Trace
+from orgthink.episode_json import dump
 from orgthink.errors import UserError
+from orgthink.journal import Journal
 from orgthink.store import RunFolder
 from orgthink.training.optimization import step_seconds
 
@@ -227,7 +229,7 @@ def test_a_replaced_run_is_noticed(attack: Attack, run: Path) -> None:
 MOVED = "the next write by path ends the first with one line; nothing of the second is changed"
 
 
-def crashed(folder: RunFolder, journal: store.Journal) -> None:
+def crashed(folder: RunFolder, journal: Journal) -> None:
     try:
         raise ZeroDivisionError
     except ZeroDivisionError as bug:
@@ -262,15 +264,15 @@ def test_a_moved_folder_is_noticed(attack: Attack, run: Path) -> None:
 @each(Attack("a run folder is moved while an evaluation writes it, and nothing takes its place", ALONE,
              "one line, exit code 2; a resume at the new place finds all episodes"))  # fmt: skip
 def test_a_folder_that_goes(attack: Attack, model: RuleEngine, capsys: pytest.CaptureFixture[str]) -> None:
-    before = store.Journal.append
+    before = Journal.append
 
-    def moved(journal: store.Journal, *episodes: Episode) -> None:
+    def moved(journal: Journal, *episodes: Episode) -> None:
         before(journal, *episodes)
         if Path("run").exists():
             Path("run").rename("moved")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store.Journal, "append", moved)
+        patch.setattr(Journal, "append", moved)
         assert main([*EVAL, "--out", "run"]) == 2
     assert "run was moved or removed" in capsys.readouterr().err.splitlines()[-1] and not Path("run").exists()
     assert len(ids(Path("moved"))) == 4 and main(["eval", "--resume", "moved"]) == 0
@@ -297,14 +299,14 @@ def test_a_lock_that_is_removed(attack: Attack, run: Path) -> None:
            "one line, exit code 2; a resume finds every episode once"),
 )  # fmt: skip
 def test_an_evaluation_without_its_lock(attack: Attack, model: RuleEngine, capsys: pytest.CaptureFixture[str]) -> None:
-    before = store.Journal.append
+    before = Journal.append
 
-    def removed(journal: store.Journal, *episodes: Episode) -> None:
+    def removed(journal: Journal, *episodes: Episode) -> None:
         before(journal, *episodes)
         Path("run", files.LOCK).unlink()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store.Journal, "append", removed)
+        patch.setattr(Journal, "append", removed)
         assert main([*EVAL, "--out", "run"]) == 2
     assert ".lock was removed" in capsys.readouterr().err.splitlines()[-1]
     assert main(["eval", "--resume", "run"]) == 0 and len(ids(Path("run"))) == len(set(ids(Path("run")))) == 4
@@ -635,7 +637,7 @@ def test_what_is_no_file_of_a_run(
 def test_a_line_without_end(
     attack: Attack, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(store, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(jsonl, "LONGEST_LINE", 1 << 20)
     attack.given(run)
     assert main(["view", "run"]) == 2
     assert "episodes.jsonl, line 1: longer than 1 MiB" in complaint(capsys)
@@ -829,7 +831,7 @@ def spoiled(run: Path) -> None:
     """Make the first episode one that an engine failed."""
     first, *others = RunFolder.open(run).episodes()
     failed = replace(first, stop=StopReason.ERROR, answer=None, grade=None, error="gone")
-    (run / "episodes.jsonl").write_bytes(b"".join(map(store.dump, [failed, *others])))
+    (run / "episodes.jsonl").write_bytes(b"".join(map(dump, [failed, *others])))
 
 
 @each(

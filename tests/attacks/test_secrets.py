@@ -31,14 +31,16 @@ from orgthink.coldstart.pairs import write as write_pairs
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import Context, EngineError
 from orgthink.episode import CancelSource, Episode, Message, Origin, Problem, Sampling, Span, StopReason, Trace
+from orgthink.episode_json import dump, load
 from orgthink.errors import Failure, ToolError, UserError
 from orgthink.evaluation import Evaluation, OrganizationSpec
 from orgthink.http import LARGEST_PAGE, HttpClient, HttpResponse, RetryPolicy, complaint, server_url
+from orgthink.journal import LONGEST_TRACEBACK
 from orgthink.organizations.sequential import Sequential
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.serve.exchange import encoded
-from orgthink.store import LONGEST_TRACEBACK, RunFolder, dump, load
+from orgthink.store import RunFolder
 from orgthink.tools.retriever_client import RetrieverClient
 from orgthink.tools.sandbox_fusion import SandboxFusion
 

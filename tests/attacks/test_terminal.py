@@ -474,12 +474,12 @@ def test_a_long_complaint(attack: Attack, capfd: pytest.CaptureFixture[str]) -> 
             "orgthink/terminal.py",
             "orgthink/tools/harness.py",
             "orgthink/tools/line_limit.py",
-            "orgthink/store.py",
+            "orgthink/episode_json.py",
         },
     )
 )
 def test_one_function_prints(attack: Attack) -> None:
-    """Processes of their own print to their parents, and the store its own schema."""
+    """Processes of their own print to their parents, and `episode_json` its own schema."""
     files = [*(ROOT / "orgthink").rglob("*.py"), *(ROOT / "pocket" / "orgthink_pocket").rglob("*.py")]
     printing = {
         str(file.relative_to(ROOT))

@@ -13,10 +13,11 @@ from attacks.catalogue import Attack, each
 from tiny_recipes import ASYNCTHINK, named
 
 from orgthink.cli import main
-from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
+from orgthink.episode import SCHEMA_VERSION, Episode, Grade, Origin, Problem, Span, Trace
+from orgthink.episode_json import dump
 from orgthink.evaluation import OrganizationSpec
+from orgthink.kinds import plain
 from orgthink.recipes.jobs import Pairs
-from orgthink.store import SCHEMA_VERSION, dump, plain
 from orgthink.tasks.bench import livecodebench
 from orgthink.tasks.judge import JudgedOutput, JudgeLimits
 from orgthink.training.sft import SftSettings

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from loopback import Exchange, Play, Server, answers, loopback, says, sends
 from test_endpoint import PROBLEM, opened, read, run
 
-from orgthink import store
 from orgthink.engines import wire
 from orgthink.engines.engine import Chunk, ContextFull, EngineError, FinishReason
 from orgthink.episode import Billed, Episode, Sampling
+from orgthink.episode_json import dump, load
 from orgthink.organizations.sequential import Sequential
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
@@ -59,7 +59,7 @@ async def test_thoughts_are_in_the_record_beside_the_text(member: str) -> None:
     span = episode.root.spans[-1]
     assert (span.text.strip(), span.reasoning) == ("<ANSWER> 7 </ANSWER>", "so <ANSWER> 3 </ANSWER> no")
     assert episode.answer == "7", "a thought is no answer"
-    assert store.load(store.dump(episode)) == episode
+    assert load(dump(episode)) == episode
 
 
 async def test_thoughts_are_counted_as_they_come() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_episodes import Program, episode_of, programs
 
-from orgthink import store
 from orgthink.episode import CONTROLLER, Approval, Decision, Edge, EdgeKind, Episode, Origin, Problem, Span, Trace
+from orgthink.episode_json import dump, load
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.measure.orchestration import cost
@@ -117,7 +117,7 @@ def test_seconds_of_people_are_those_in_which_nothing_else_went_on(episode: Epis
     assert model_seconds(episode) + people_seconds(episode) == episode.seconds
     intervals = waits_for_people(episode)
     assert intervals == sorted(intervals) and all(start < end for start, end in intervals)
-    store.load(store.dump(episode))
+    load(dump(episode))
 
 
 @given(timed())

@@ -15,6 +15,7 @@ from terse import TERSE, WHOLE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
+from orgthink.episode_json import dump, load
 from orgthink.evaluation import engine_failed
 from orgthink.measure.orchestration import executed
 from orgthink.organizations.asyncthink import AsyncThink
@@ -36,7 +37,6 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.store import dump, load
 
 PROBLEM = Problem("p", "sums", "sum 3 + 4")
 KINDS = ("tokens", "turns", "cost", "forks", "depth", "agent_tokens", "agent_seconds", "episode_seconds")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from speaker import PlannedModel, call
 
 from orgthink.episode import Episode, FormatError, Origin, Sampling, Status, StopReason
+from orgthink.episode_json import dump, load
 from orgthink.errors import UserError
 from orgthink.evaluation import grade
 from orgthink.grammar.toolcall import CallStatus, Response, read_reply, read_responses
@@ -25,7 +26,6 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.store import dump, load
 from orgthink.tasks.math import MATH
 from orgthink.training.rows import policy_rows
 

@@ -15,6 +15,7 @@ from terse import TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem, Sampling, StopReason
+from orgthink.episode_json import dump, load
 from orgthink.errors import UserError
 from orgthink.measure.latency import critical_path
 from orgthink.measure.orchestration import cost
@@ -25,7 +26,6 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.store import dump, load
 
 PROBLEM = Problem("p", "sums", "sum 3 + 4")
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from managed import END, SOLVED, Managed, ask, program, ran, reply, told
 
-from orgthink import store
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import CancelSource, Decision, Episode, Message, Problem, Sampling, Status, StopReason
+from orgthink.episode_json import dump, load
 from orgthink.errors import EngineError, ErrorKind, UserError
 from orgthink.evaluation import engine_failed
 from orgthink.grammar.toolcall import CallStatus
@@ -76,7 +76,7 @@ def play(
     episode = run_virtual(run())
     run_virtual(engine.aclose())
     assert all(time <= episode.seconds for time, _ in engine.sampled)
-    assert store.load(store.dump(episode)) == episode
+    assert load(dump(episode)) == episode
     return episode
 
 
@@ -358,4 +358,4 @@ def test_without_a_hook_nothing_is_recorded() -> None:
     engine = ScriptedEngine([*forked("done"), WORKED])
     episode = run_virtual(attempt(AsyncThink(), PROBLEM, Backing(engine, Sampling(1000)), limits=Limits(9)))
     assert {trace.approval for trace in episode.traces} == {None}
-    assert b"approval" not in store.dump(episode) and b"person" not in store.dump(episode)
+    assert b"approval" not in dump(episode) and b"person" not in dump(episode)

@@ -9,13 +9,13 @@ import pytest
 from managed import END, Managed, ask, program, reply
 from scripted_people import Answer, ScriptedPerson, ann
 
-from orgthink import store
 from orgthink.api import asolve
 from orgthink.cli.run import RunCommand
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import CancelSource, Episode, FormatError, Message, Origin, Problem, Sampling, Status, StopReason
+from orgthink.episode_json import dump, load
 from orgthink.errors import ErrorKind
 from orgthink.evaluation import OrganizationSpec, engine_failed
 from orgthink.export.inspect_log import eval_log
@@ -71,7 +71,7 @@ def play(
     episode = run_virtual(run())
     run_virtual(engine.aclose())
     assert not person.inbox.open, "a question outlived its episode"
-    assert store.load(store.dump(episode)) == episode
+    assert load(dump(episode)) == episode
     return episode
 
 

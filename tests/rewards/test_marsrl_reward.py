@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from orgthink.credit.shared import advantages
 from orgthink.grammar.verdict import Verdict
+from orgthink.kinds import plain, typed
 from orgthink.rewards import RoleReward
 from orgthink.rewards.marsrl import MarsReward
-from orgthink.store import plain, typed
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.settings import MarsSettings
 

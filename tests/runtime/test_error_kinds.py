@@ -9,12 +9,12 @@ from scripts import play
 
 from orgthink.engines.scripted import Turn
 from orgthink.episode import Episode, Exhausted, Status, StopReason
+from orgthink.episode_json import dump, load
 from orgthink.errors import ErrorKind, Failure, ToolError
 from orgthink.measure.errors import error_kinds
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.runtime.budget import Account, Budget, BudgetExhausted, Limits
 from orgthink.runtime.result import Result
-from orgthink.store import dump, load
 
 FORK = "<FORK-1> one </FORK-1> <JOIN-1>"
 

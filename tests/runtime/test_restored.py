@@ -9,13 +9,13 @@ import pytest
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.engines.seeds import advance_seed
 from orgthink.episode import Episode, Message, Problem, Sampling, Status, StopReason, Trace
+from orgthink.episode_json import dump, load
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.session import Session
-from orgthink.store import dump, load
 
 PROBLEM = Problem("p", "countdown", "")
 

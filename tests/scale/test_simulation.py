@@ -13,6 +13,7 @@ from scale.stepwise import Stepwise, critical_path
 
 from orgthink.cli import main
 from orgthink.episode import Origin
+from orgthink.episode_json import load
 from orgthink.errors import UserError
 from orgthink.measure import latency as measured
 from orgthink.scale.simulation.cluster import simulate
@@ -34,7 +35,7 @@ from orgthink.scale.sizing.seconds import seconds
 from orgthink.scale.sizing.setup import Setup
 from orgthink.scale.sizing.shape import Model
 from orgthink.scale.sizing.work import Work
-from orgthink.store import RunFolder, load
+from orgthink.store import RunFolder
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "episodes.jsonl"
 

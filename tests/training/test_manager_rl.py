@@ -34,6 +34,7 @@ from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling,
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec, RoleSpec
 from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
+from orgthink.kinds import plain, typed
 from orgthink.measure.accuracy import mixed
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations import ORGANIZATIONS
@@ -45,7 +46,7 @@ from orgthink.rewards.subtasks import SubtaskReward
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.session import Session
-from orgthink.store import RunFolder, plain, typed
+from orgthink.store import RunFolder
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import Split
 from orgthink.training import checkpoint, frozen

@@ -15,12 +15,13 @@ from tiny_recipes import ASYNCTHINK, MARSRL, TERSE
 
 from orgthink.cli import main, view
 from orgthink.episode import Episode
+from orgthink.episode_json import dump
 from orgthink.evaluation import OrganizationSpec
 from orgthink.recipes.jobs import Policy
 from orgthink.recipes.registry import Training, go_on, start
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.budget import Limits
-from orgthink.store import RunFolder, dump
+from orgthink.store import RunFolder
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 

@@ -12,7 +12,7 @@ from mars_words import Habits, WordEngine, problems_file
 from terse import TERSE
 
 from orgthink.episode import Episode, StopReason
-from orgthink.store import plain
+from orgthink.kinds import plain
 from orgthink.training.marsrl.chain import OutputGroup, Rules, last_groups, outputs_of
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.schedule import Chains

@@ -20,11 +20,12 @@ from orgthink.engines.engine import Chunk, Context, EngineError
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.episode import Origin, Sampling
+from orgthink.episode_json import dump, load
 from orgthink.errors import UserError
 from orgthink.recipes.jobs import Mars
 from orgthink.recipes.marsrl import PAPER
 from orgthink.runtime.clock import run_virtual
-from orgthink.store import RunFolder, dump, load
+from orgthink.store import RunFolder
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.marsrl.chain import finished_in_step
 from orgthink.training.marsrl.queue import Queue

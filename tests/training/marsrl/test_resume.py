@@ -22,8 +22,9 @@ from orgthink.cli import main
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.episode import Episode, StopReason
+from orgthink.episode_json import dump
 from orgthink.errors import UserError
-from orgthink.store import RunFolder, dump
+from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.marsrl.schedule import Chains

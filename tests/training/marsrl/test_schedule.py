@@ -14,9 +14,9 @@ from terse import TERSE
 
 from orgthink.engines.engine import EngineError
 from orgthink.episode import Episode
+from orgthink.episode_json import dump, load
 from orgthink.errors import UserError
 from orgthink.measure.latency import critical_path, longest_path
-from orgthink.store import dump, load
 from orgthink.training.marsrl.chain import finished_in_step
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings

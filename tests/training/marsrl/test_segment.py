@@ -25,12 +25,12 @@ from orgthink.engines.engine import Engine
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.episode import Episode, Origin, Sampling, Span, Status, StopReason, Trace
+from orgthink.episode_json import dump, load
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
-from orgthink.store import dump, load
 from orgthink.tasks.math import MATH
 from orgthink.training.marsrl.chain import GroupInput, Rules, outputs_of
 from orgthink.training.marsrl.growth import Growth
