@@ -20,7 +20,8 @@ import tyro
 
 from benchmarks.scale_page import cluster, conditions, write
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.evaluation import distinct, grade
+from orgthink.evaluation import distinct
+from orgthink.grading import grade
 from orgthink.measure.estimate import Estimate, average, difference
 from orgthink.recipes.from_model import model_folder
 from orgthink.recipes.jobs import Policy

@@ -21,7 +21,7 @@ import torch
 from orgthink.engines import engine_spec
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.episode import Episode, Problem, Sampling
-from orgthink.evaluation import grade
+from orgthink.grading import grade
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime import Backing, Limits, attempt

@@ -22,17 +22,10 @@ from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem, Sampling
 from orgthink.errors import UserError, pick, user_input
-from orgthink.evaluation import (
-    Evaluation,
-    OrganizationSpec,
-    RoleSpec,
-    grade_or_keep,
-    require_roles,
-    require_sampling,
-    require_sampling_noise,
-    resolve,
-)
+from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, resolve
 from orgthink.evaluation import evaluate as evaluate_plan
+from orgthink.fitting import require_roles, require_sampling, require_sampling_noise
+from orgthink.grading import grade_or_keep
 from orgthink.kinds import plain
 from orgthink.measure.billing import Price
 from orgthink.presets import Allowance, allowance, attempts, organization_settings, partner_models

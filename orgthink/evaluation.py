@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
-from orgthink.beside import in_thread
 from orgthink.concurrency import run_all
 from orgthink.engines import EngineSpec
 from orgthink.engines.opening import Engines
-from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason, Trace, episode_id
-from orgthink.errors import ErrorKind, Failure, UserError, pick, require_at_least
-from orgthink.grammar.toolcall import TAGS, CallTags
-from orgthink.guard import Crash, Guard
-from orgthink.integrity import require_integrity
+from orgthink.episode import Episode, Problem, Sampling, episode_id
+from orgthink.errors import UserError, pick, require_at_least
+from orgthink.fitting import measures_of, require_roles, require_sampling, require_sampling_noise, tags_of
+from orgthink.grading import awaits_grade, engine_failed, grade_again, graded_or_kept
+from orgthink.guard import Guard
 from orgthink.kinds import typed
 from orgthink.measure.billing import Price, spent
-from orgthink.measure.summary import Measure, summarise, surviving
+from orgthink.measure.summary import summarise
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Limits
-from orgthink.runtime.nested import levels_below
 from orgthink.settings import require_known
 from orgthink.spending import Bounds, Spending
 from orgthink.store import RunFolder
@@ -128,139 +126,6 @@ class Evaluation:
         """Limits of an organization's episodes."""
         capacity = self.organizations[label].capacity
         return self.limits if capacity is None else replace(self.limits, capacity=capacity)
-
-
-@runtime_checkable
-class Measured(Protocol):
-    """An organization with measures of its own, for the table, summary.json and the metrics of training."""
-
-    @property
-    def measures(self) -> Mapping[str, Measure]:
-        """By their names. A measure is a pure function of an episode: a number, or `None` if it has none."""
-        ...
-
-
-@runtime_checkable
-class Calling(Protocol):
-    """An organization whose root calls agents in parallel and waits for them."""
-
-    @property
-    def max_parallel_calls(self) -> int:
-        """Most agents that one round calls, without the root."""
-        ...
-
-
-@runtime_checkable
-class Forking(Protocol):
-    """An organization whose agents need places for their forks while they decode themselves."""
-
-    @property
-    def least_capacity(self) -> int:
-        """c below which nothing could be forked."""
-        ...
-
-
-def measures_of(organization: Organization) -> Mapping[str, Measure]:
-    """The measures that the organization adds; empty if it adds none. A bug in one is no bug of the others."""
-    own = organization.measures if isinstance(organization, Measured) else {}
-    return {name: surviving(name, measure) for name, measure in own.items()}
-
-
-def tags_of(organization: Organization) -> CallTags:
-    """The tags of its calls: its attribute `tags`, or the default."""
-    return getattr(organization, "tags", TAGS)
-
-
-def require_sampling(sampling: Sampling) -> None:
-    """ValueError for settings that no engine accepts."""
-    if sampling.max_tokens < 1:
-        raise ValueError(f"the budget is {sampling.max_tokens} tokens: an agent needs at least 1")
-    if not 0 <= sampling.temperature < float("inf"):
-        raise ValueError(f"temperature is {sampling.temperature}: it must be a number from 0 on")
-    if not 0 < sampling.top_p <= 1:
-        raise ValueError(f"top_p is {sampling.top_p}: it must be a number above 0, and 1 at most")
-
-
-def require_roles(organizations: Iterable[Organization], roles: Iterable[str]) -> None:
-    """UserError for a role that none of the organizations has."""
-    known = dict.fromkeys(role for organization in organizations for role in organization.roles)
-    for role in roles:
-        if role not in known:
-            raise UserError(f"no organization here has a role {role!r}: their roles are {', '.join(known)}")
-
-
-def require_places(organizations: Iterable[Organization], capacity: int) -> None:
-    """UserError for an organization that could not fork at this capacity."""
-    for organization in organizations:
-        least = organization.least_capacity if isinstance(organization, Forking) else 1
-        if 1 <= capacity < least:
-            raise UserError(
-                f"{organization.name} forks, and --capacity {capacity} has no place beside its organizer: "
-                f"--capacity {least} or more"
-            )
-
-
-def require_depth(organizations: Iterable[Organization], depth: int) -> None:
-    """UserError for an organization whose nested ones could not fork at this depth."""
-    for organization in organizations:
-        least = levels_below(organization)
-        if 1 <= depth < least:
-            raise UserError(
-                f"{organization.name} has organizations below it that fork, and --depth {depth} does not reach them: "
-                f"--depth {least} or more"
-            )
-
-
-@runtime_checkable
-class Voting(Protocol):
-    """An organization that gives several agents the same prompt and compares their answers."""
-
-    def identical_agents(self, capacity: int) -> Mapping[str, int]:
-        """Number of agents with the same prompt, by role."""
-        ...
-
-
-class GreedyVote(NamedTuple):
-    """Agents with the same prompt that would all say the same."""
-
-    role: str
-    """Their role."""
-    agents: int
-    """How many they are."""
-
-
-def greedy_vote(
-    organization: Organization, sampling: Sampling, capacity: int, roles: Mapping[str, RoleSpec | Backing] | None = None
-) -> GreedyVote | None:
-    """The first identical agents that would be greedy; `None` without any."""
-    votes = organization.identical_agents(capacity) if isinstance(organization, Voting) else {}
-    for role, count in votes.items():
-        of_role = roles[role].sampling if roles and role in roles else sampling
-        if count > 1 and of_role.temperature == 0:
-            return GreedyVote(role, count)
-    return None
-
-
-def require_sampling_noise(
-    organization: Organization, sampling: Sampling, capacity: int, roles: Mapping[str, RoleSpec | Backing] | None = None
-) -> None:
-    """UserError if identical agents would be greedy: all their traces would be the same, and a vote useless."""
-    if (greedy := greedy_vote(organization, sampling, capacity, roles)) is not None:
-        raise UserError(
-            f"{organization.name}: {greedy.agents} thinkers at temperature 0 all think the same; "
-            f"give them a temperature, such as --sampling {greedy.role}.temperature=1, or do without the vote"
-        )
-
-
-def pool_warning(organization: Organization, capacity: int) -> str | None:
-    """A warning if the agents of one round do not fit into the pool at the same time; `None` if they fit."""
-    called = organization.max_parallel_calls if isinstance(organization, Calling) else 0
-    if not called or capacity > called:
-        return None
-    return (
-        f"{organization.name}: a round may call {called} agents, and --capacity {capacity} lets {max(1, capacity - 1)} "
-        f"of them work at once; --capacity {called + 1} lets all"
-    )
 
 
 class PlannedEpisode(NamedTuple):
@@ -397,91 +262,6 @@ def up_to(name: str, split: Split, seed: int, n: int) -> tuple[Problem, ...]:
     return tuple(found.values())
 
 
-def grade(episode: Episode, task: Task) -> Episode:
-    """The episode with its grade: 0 without an answer. An episode that an engine failed stays ungraded.
-
-    TypeError for a grader that returns something else, such as None where it forgets to.
-    """
-    if engine_failed(episode):
-        return episode
-    if episode.answer is None:
-        return replace(episode, grade=Grade(0, episode.problem.required))
-    found = task.grade(episode.problem, episode.answer)
-    if not isinstance(found, Grade):
-        raise TypeError(f"the grader returned {found!r}: it must return a Grade")
-    return replace(episode, grade=found)
-
-
-def grade_or_keep(episode: Episode, task: Task) -> Episode:
-    """The episode with its grade. If a tool of the grader fails, it has failed with its answer: see `awaits_grade`."""
-    try:
-        return grade(episode, task)
-    except Failure as error:
-        why = f"not graded: {error}"
-        return replace(episode, stop=StopReason.ERROR, error=why, error_kind=ErrorKind.TOOL)
-
-
-async def graded(episode: Episode, task: Task, *, beside: bool = True) -> Episode:
-    """The same `beside` the event loop: an answer may take its grader seconds. Else all others wait."""
-    return await in_thread(grade_or_keep, episode, task) if beside else grade_or_keep(episode, task)
-
-
-async def graded_or_kept(episode: Episode, task: Task, crash: Crash) -> Episode:
-    """The same, and a bug of the grader costs the grade alone: its traceback is stored. A UserError is raised."""
-    try:
-        found = await graded(episode, task)
-        require_integrity(found)
-        return found
-    except UserError:
-        raise
-    except Exception as bug:
-        return replace(episode, stop=StopReason.ERROR, error=crash(episode.id, bug), error_kind=ErrorKind.TOOL)
-
-
-def awaits_grade(episode: Episode) -> bool:
-    """Whether nothing failed but its grader, or a tool of it: its answer is paid for, and can be graded again."""
-    failed = episode.stop is StopReason.ERROR and episode.error_kind is ErrorKind.TOOL
-    return failed and episode.root.stop is not StopReason.ERROR
-
-
-async def grade_again(folder: RunFolder, resolved: Resolved) -> None:
-    """Grade the stored episodes that await it, and store what came of it. No model is asked."""
-    if not any(map(awaits_grade, folder.episodes())):
-        return
-    with folder.journal(redo=None) as journal:
-
-        async def again(episode: Episode) -> Episode:
-            ended = replace(episode, stop=episode.root.stop, error=None, error_kind=None)
-            return await graded_or_kept(ended, resolved.task, journal.crash)
-
-        waiting = [episode for episode in folder.episodes() if awaits_grade(episode)]
-        folder.revise({one.id: one for one in await run_all(again, waiting, resolved.plan.concurrency)})
-
-
-def engine_failed(episode: Episode) -> bool:
-    """Whether an engine failure ended the episode: then its result says nothing about the organization.
-
-    A failure of the root ends the episode. A failed fork is a result, and the root continues. If the episode has no
-    answer and the failed agent was the last one joined (a solver, a summarizer, all thinkers of a vote), the engine
-    is responsible as well, unless the organization counts it as that agent's fault: its engine refused to answer.
-    """
-    if episode.stop is StopReason.ERROR or episode.answer is not None:
-        return episode.stop is StopReason.ERROR
-    last = {join.child for join in episode.root.joins if join.at == episode.root.steps}
-    last -= {fault.agent for fault in episode.format_faults}
-    return any(trace.agent in last for trace in failed_agents(episode))
-
-
-def failed_agents(episode: Episode) -> list[Trace]:
-    """Agents whose engine failed."""
-    return [trace for trace in episode.traces if trace.stop is StopReason.ERROR and trace.model is not None]
-
-
-def failure_message(episode: Episode) -> str:
-    """The engine failure of an episode, on one line."""
-    return episode.error or next((trace.error for trace in failed_agents(episode) if trace.error), "engine error")
-
-
 async def evaluate(
     resolved: Resolved,
     engines: Engines,
@@ -502,7 +282,7 @@ async def evaluate(
     """
     plan, began = resolved.plan, time.perf_counter()
     own, roles = await resolved.backings(engines)
-    await grade_again(folder, resolved)
+    await grade_again(folder, resolved.task, plan.concurrency)
     with folder.journal(redo=lambda episode: engine_failed(episode) and not awaits_grade(episode)) as journal:
         require_planned(resolved.planned, folder, journal.episodes)
         done = {episode.id: episode for episode in journal.episodes}

@@ -10,7 +10,8 @@ from typing import Any
 from orgthink.engines import MODELS, EngineSpec, names_engine
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick
-from orgthink.evaluation import OrganizationSpec, require_places, require_sampling, up_to
+from orgthink.evaluation import OrganizationSpec, up_to
+from orgthink.fitting import require_places, require_sampling
 from orgthink.kinds import typed
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES, style_named

@@ -21,18 +21,9 @@ from orgthink.engines.engine import EngineError, EngineUnavailable
 from orgthink.engines.opening import Engines
 from orgthink.episode import Edge, EdgeKind, Episode, Grade, Origin, Sampling, Span, Status, StopReason, Trace
 from orgthink.errors import UserError
-from orgthink.evaluation import (
-    Evaluation,
-    OrganizationSpec,
-    RoleSpec,
-    distinct,
-    engine_failed,
-    failed_agents,
-    failure_message,
-    resolve,
-    up_to,
-)
+from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, distinct, resolve, up_to
 from orgthink.evaluation import evaluate as evaluate_resolved
+from orgthink.grading import engine_failed, failed_agents, failure_message
 from orgthink.measure.summary import summarise
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder

@@ -24,6 +24,7 @@ FLOORS = {
     "tools": 3, "rewards": 3, "view": 3,
     "organizations": 4, "credit": 4,
     "training": 5, "coldstart": 5, "interchange": 5, "export": 5, "evaluation": 5, "presets": 5, "spending": 5,
+    "fitting": 5, "grading": 5,
     "recipes": 6, "scale": 6, "serve": 6, "baselines": 6, "arena": 6,
     "cli": 7, "api": 7, "__main__": 7,
 }  # fmt: skip

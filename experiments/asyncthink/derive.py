@@ -24,7 +24,7 @@ from orgthink.episode import (
     Trace,
     episode_id,
 )
-from orgthink.evaluation import grade
+from orgthink.grading import grade
 from orgthink.tasks import TASKS
 from orgthink.tasks.vote import vote
 

@@ -16,7 +16,8 @@ from experiments.paramanager.plan import AGENT_TOKENS, CAPACITY, CONCURRENCY, TA
 from experiments.shared.runs import is_last, model_folder, run_orgthink
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, engine_failed
+from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec
+from orgthink.grading import engine_failed
 from orgthink.kinds import plain
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder

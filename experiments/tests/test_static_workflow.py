@@ -13,7 +13,8 @@ from orgthink_pocket.searches import EVOFLOW, META_AGENT_SEARCH, WORKFLOW
 from rule_engine import RuleEngine
 
 from orgthink.episode import Episode, Sampling
-from orgthink.evaluation import OrganizationSpec, grade
+from orgthink.evaluation import OrganizationSpec
+from orgthink.grading import grade
 from orgthink.organizations.workflow_json import read_graph
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt

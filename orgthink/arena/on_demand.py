@@ -12,7 +12,8 @@ from orgthink.arena.moved import same
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode
 from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, engine_failed, evaluate, failure_message, resolve
+from orgthink.evaluation import Evaluation, evaluate, resolve
+from orgthink.grading import engine_failed, failure_message
 from orgthink.kinds import plain
 from orgthink.registry import absolute
 from orgthink.store import RunFolder

@@ -10,7 +10,8 @@ from typing import Any
 from orgthink.arena.config import MODEL, NUMBERS, ROLES, Arena, Member, Method, cap_name, known_settings
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
-from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, require_depth, require_places
+from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec
+from orgthink.fitting import require_depth, require_places
 from orgthink.kinds import plain
 from orgthink.presets import organization_settings
 from orgthink.runtime.attempt import Organization

@@ -17,7 +17,8 @@ from orgthink.baselines.search import ArchiveEntry, Design, Searching
 from orgthink.beside import in_thread
 from orgthink.episode import Episode, Message, Problem
 from orgthink.errors import UserError
-from orgthink.evaluation import RoleSpec, distinct, engine_failed, failure_message
+from orgthink.evaluation import RoleSpec, distinct
+from orgthink.grading import engine_failed, failure_message
 from orgthink.grammar.solution import after_thinking
 from orgthink.journal import Journal
 from orgthink.organizations.prompts import Template, read_templates

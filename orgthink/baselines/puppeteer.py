@@ -21,7 +21,8 @@ from orgthink.baselines.reinforce import FILE, Drawn, Learner, Played, Puppeteer
 from orgthink.concurrency import run_all
 from orgthink.episode import Episode, Problem
 from orgthink.errors import UserError
-from orgthink.evaluation import engine_failed, graded, require_sampling_noise
+from orgthink.fitting import require_sampling_noise
+from orgthink.grading import engine_failed, graded
 from orgthink.guard import Crash, Guard
 from orgthink.kinds import typed
 from orgthink.measure.usage import sampled_tokens

@@ -28,16 +28,9 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Sampling
 from orgthink.errors import UserError, require_at_least
-from orgthink.evaluation import (
-    Evaluation,
-    OrganizationSpec,
-    RoleSpec,
-    engine_failed,
-    evaluate,
-    failure_message,
-    require_sampling_noise,
-    resolve,
-)
+from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, evaluate, resolve
+from orgthink.fitting import require_sampling_noise
+from orgthink.grading import engine_failed, failure_message
 from orgthink.kinds import adapter, typed
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.estimate import proportion

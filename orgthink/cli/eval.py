@@ -31,18 +31,9 @@ from orgthink.engines.engine import Staffed
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
-from orgthink.evaluation import (
-    Evaluation,
-    OrganizationSpec,
-    Resolved,
-    engine_failed,
-    evaluate,
-    failed_agents,
-    failure_message,
-    require_places,
-    require_planned,
-    resolve,
-)
+from orgthink.evaluation import Evaluation, OrganizationSpec, Resolved, evaluate, require_planned, resolve
+from orgthink.fitting import require_places
+from orgthink.grading import engine_failed, failed_agents, failure_message
 from orgthink.presets import Attempts, attempts
 from orgthink.registry import default
 from orgthink.runtime.runner import run_main

@@ -14,7 +14,8 @@ from tyro.conf import arg
 from orgthink.engines import STREAMS, EngineSpec, engine_spec, names_engine
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick, user_input
-from orgthink.evaluation import OrganizationSpec, RoleSpec, require_depth, require_roles, require_sampling
+from orgthink.evaluation import OrganizationSpec, RoleSpec
+from orgthink.fitting import require_depth, require_roles, require_sampling
 from orgthink.kinds import plain, typed
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.presets import Allowance, Attempts, allowance, organization_settings, partner_models

@@ -20,7 +20,9 @@ from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem
 from orgthink.episode_json import dump
 from orgthink.errors import UserError
-from orgthink.evaluation import distinct, engine_failed, failure_message, grade_or_keep, require_sampling_noise
+from orgthink.evaluation import distinct
+from orgthink.fitting import require_sampling_noise
+from orgthink.grading import engine_failed, failure_message, grade_or_keep
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.billing import Prices, dollars, spent
 from orgthink.measure.concurrency import concurrency

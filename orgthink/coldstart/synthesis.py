@@ -30,8 +30,10 @@ from orgthink.concurrency import run_all
 from orgthink.engines import EngineSpec
 from orgthink.episode import Episode, FormatError, Problem, Sampling, StopReason, episode_id
 from orgthink.errors import Failure, UserError, pick, require_at_least
-from orgthink.evaluation import distinct, engine_failed, grade, require_planned, require_sampling
+from orgthink.evaluation import distinct, require_planned
 from orgthink.files import open_to_append, write_whole
+from orgthink.fitting import require_sampling
+from orgthink.grading import engine_failed, grade
 from orgthink.guard import Crash, Guard
 from orgthink.organizations.prompts import STYLES
 from orgthink.redaction import redact_json

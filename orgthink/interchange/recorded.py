@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from orgthink.errors import UserError, user_input
-from orgthink.evaluation import Evaluation, grade, resolve
+from orgthink.evaluation import Evaluation, resolve
+from orgthink.grading import grade
 from orgthink.measure.accuracy import mixed
 from orgthink.store import RunFolder
 from orgthink.training.border import score_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from orgthink.engines.engine import Bounded
 from orgthink.episode import Episode, Sampling
 from orgthink.errors import UserError
-from orgthink.evaluation import greedy_vote
+from orgthink.fitting import greedy_vote
 from orgthink.journal import Journal
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.agent import Watcher

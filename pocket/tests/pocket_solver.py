@@ -9,7 +9,8 @@ from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Sampling
-from orgthink.evaluation import distinct, grade
+from orgthink.evaluation import distinct
+from orgthink.grading import grade
 from orgthink.runtime import Backing, Limits, Organization, attempt
 from orgthink.tasks.task import Task
 

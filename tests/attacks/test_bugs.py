@@ -18,7 +18,8 @@ from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason
 from orgthink.errors import ToolError
-from orgthink.evaluation import engine_failed, evaluate, resolve
+from orgthink.evaluation import evaluate, resolve
+from orgthink.grading import engine_failed
 from orgthink.organizations.sequential import Sequential
 from orgthink.runtime.session import Session
 from orgthink.store import RunFolder

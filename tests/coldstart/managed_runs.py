@@ -13,7 +13,8 @@ from terse import TERSE
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Episode, Message, Origin, Sampling, Span
-from orgthink.evaluation import distinct, grade
+from orgthink.evaluation import distinct
+from orgthink.grading import grade
 from orgthink.grammar.toolcall import CallStatus, ToolCall, read_responses, render_reply
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.runtime.agent import Backing

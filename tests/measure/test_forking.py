@@ -14,7 +14,7 @@ from terse import TERSE
 
 from orgthink.cli.table import cells
 from orgthink.episode import CONTROLLER, Episode, Origin, Sampling, Span
-from orgthink.evaluation import grade
+from orgthink.grading import grade
 from orgthink.measure.forking import forked, forks_before_thought
 from orgthink.measure.latency import critical_path
 from orgthink.measure.summary import summarise

@@ -13,7 +13,7 @@ from terse import STYLE, TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Grade, Origin, Problem, Sampling, Status
-from orgthink.evaluation import grade
+from orgthink.grading import grade
 from orgthink.grammar.verdict import Verdict
 from orgthink.measure.estimate import proportion
 from orgthink.measure.verification import (

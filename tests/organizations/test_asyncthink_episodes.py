@@ -10,7 +10,7 @@ import pytest
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, FormatError, Problem, Sampling, Status
 from orgthink.errors import UserError
-from orgthink.evaluation import grade
+from orgthink.grading import grade
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.majority_vote import MajorityVote
 from orgthink.organizations.parallel import Parallel

@@ -15,7 +15,7 @@ from speaker import PlannedModel, call
 from orgthink.episode import Episode, FormatError, Origin, Sampling, Status, StopReason
 from orgthink.episode_json import dump, load
 from orgthink.errors import UserError
-from orgthink.evaluation import grade
+from orgthink.grading import grade
 from orgthink.grammar.toolcall import CallStatus, Response, read_reply, read_responses
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path, longest_path, timeline

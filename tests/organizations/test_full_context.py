@@ -11,7 +11,7 @@ from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Exhausted, FormatError, Sampling, StopReason
 from orgthink.errors import ContextFull, EngineError, RequestRefused
-from orgthink.evaluation import engine_failed, grade
+from orgthink.grading import engine_failed, grade
 from orgthink.grammar.toolcall import CUT, CallStatus
 from orgthink.measure.orchestration import rounds, statuses
 from orgthink.organizations.paramanager import ParaManager

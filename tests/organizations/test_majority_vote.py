@@ -12,7 +12,9 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec, RoleSpec, engine_failed, pool_warning, require_sampling_noise
+from orgthink.evaluation import OrganizationSpec, RoleSpec
+from orgthink.fitting import pool_warning, require_sampling_noise
+from orgthink.grading import engine_failed
 from orgthink.measure.usage import usage
 from orgthink.organizations.below import identical_below
 from orgthink.organizations.majority_vote import MajorityVote

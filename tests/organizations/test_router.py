@@ -13,7 +13,7 @@ from terse import TERSE
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem, Sampling
 from orgthink.errors import UserError
-from orgthink.evaluation import require_sampling_noise
+from orgthink.fitting import require_sampling_noise
 from orgthink.organizations.router import Known, Router, best_member
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt

@@ -15,7 +15,7 @@ from orgthink.coldstart.structures import random_plan, render_plan
 from orgthink.credit.shared import advantages
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, FormatError, Grade, Origin, Problem, Sampling
-from orgthink.evaluation import grade
+from orgthink.grading import grade
 from orgthink.grammar.actions import Answer, Fork, Join
 from orgthink.grammar.asyncthink import read
 from orgthink.measure.concurrency import concurrency

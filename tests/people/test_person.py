@@ -17,11 +17,12 @@ from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import CancelSource, Episode, FormatError, Message, Origin, Problem, Sampling, Status, StopReason
 from orgthink.episode_json import dump, load
 from orgthink.errors import ErrorKind
-from orgthink.evaluation import OrganizationSpec, engine_failed
+from orgthink.evaluation import OrganizationSpec
 from orgthink.export.inspect_log import eval_log
 from orgthink.export.messages import turns
 from orgthink.export.perfetto import trace
 from orgthink.export.session_traces import sessions
+from orgthink.grading import engine_failed
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.measure.orchestration import cost, rounds
 from orgthink.measure.people import model_seconds, people_seconds

@@ -17,7 +17,7 @@ from small import SUMS
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, FormatError, FormatFault, Grade, Sampling
-from orgthink.evaluation import grade
+from orgthink.grading import grade
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
 from orgthink.organizations.asyncthink import AsyncThink

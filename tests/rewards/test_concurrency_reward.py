@@ -12,7 +12,7 @@ import pytest
 from orgthink.coldstart.structures import Step, random_plan
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Sampling
-from orgthink.evaluation import grade
+from orgthink.grading import grade
 from orgthink.measure.concurrency import concurrency
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.rewards.asyncthink import concurrency_reward

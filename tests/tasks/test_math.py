@@ -15,7 +15,7 @@ from models import tiny_model
 from orgthink.cli import main
 from orgthink.episode import Episode, Grade, Problem, Trace
 from orgthink.errors import ToolError, UserError
-from orgthink.evaluation import awaits_grade, grade_or_keep
+from orgthink.grading import awaits_grade, grade_or_keep
 from orgthink.registry import absolute
 from orgthink.store import RunFolder
 from orgthink.tasks import TASKS, math_verifier, task_named

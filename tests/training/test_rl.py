@@ -34,7 +34,8 @@ from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, FormatError, Problem, Sampling
 from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec, RoleSpec, grade
+from orgthink.evaluation import OrganizationSpec, RoleSpec
+from orgthink.grading import grade
 from orgthink.measure.usage import sampled_tokens
 from orgthink.recipes.jobs import Policy
 from orgthink.recipes.registry import Training, go_on, start
