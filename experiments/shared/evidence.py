@@ -17,6 +17,7 @@ from experiments.arena.results import make as run_arena
 from experiments.shared.claims import Claim, Results, claims_table
 from experiments.shared.readme import fill
 from experiments.shared.script import run_script
+from experiments.shared.times import times_table
 from orgthink.arena.config import Arena, read_arena
 from orgthink.cli.resuming import INTERRUPTED
 from orgthink.errors import UserError
@@ -43,7 +44,7 @@ class Evidence:
     """Arenas of a paper, and the claims that they decide."""
 
     home: Path
-    """Folder of the script, of a folder for each arena, and of README.md with a place for `claims`."""
+    """Folder of the script, of a folder for each arena, and of README.md with places for `claims` and `times`."""
     arenas: tuple[str, ...]
     """Folders of the arenas, in the order in which they are run."""
     claims: Callable[[Mapping[str, Results]], list[Claim]]
@@ -85,12 +86,13 @@ class Evidence:
         found = {name: json_object(file) for name, file in files.items() if file.exists()}
         if self.arenas[0] not in found:
             return
+        times = times_table(found, self.arenas)
         found |= self._measured()
         rows = [claim.row() for claim in self.claims(found)]
         paper: Mapping[str, Any] = json.loads(self.paper.read_text())
         write_whole(self.paper, (json.dumps({**paper, "claims": rows}, indent=1, ensure_ascii=False) + "\n").encode())
         page = self.home / "README.md"
-        blocks = {"claims": claims_table(rows), **self.tables(found, {row["id"]: row for row in rows})}
+        blocks = {"claims": claims_table(rows), "times": times, **self.tables(found, {row["id"]: row for row in rows})}
         write_whole(page, fill(page.read_text(), blocks).encode())
 
     def _measured(self) -> dict[str, Results]:

@@ -184,7 +184,7 @@ def test_the_claims_stand_in_the_results_of_the_paper_and_on_the_page(tmp_path: 
     evidence = replace(EVIDENCE, home=tmp_path / "evidence")
     (evidence.home / "countdown").mkdir(parents=True)
     evidence.paper.write_text('{"figure5": []}')
-    places = "".join(f"<!-- {name} -->\n<!-- /{name} -->\n" for name in ("claims", "decisions"))
+    places = "".join(f"<!-- {name} -->\n<!-- /{name} -->\n" for name in ("claims", "times", "decisions"))
     (evidence.home / "README.md").write_text(places)
     evidence.write()
     assert "claims" not in json.loads(evidence.paper.read_text()), "nothing was measured yet"

@@ -35,6 +35,7 @@ from orgthink.organizations.workflow_json import read_graph
 from orgthink.store import RunFolder
 from orgthink.tasks import task_named
 
+PLACES = "".join(f"<!-- {name} -->\n<!-- /{name} -->\n" for name in ("claims", "times"))
 PAPERS = {"marsrl": MARSRL, "paramanager": PARAMANAGER}
 BETTER = {"mean": -0.2, "low": -0.3, "high": -0.1, "n": 3}
 """A method that is right in 20 points less than the reference."""
@@ -292,7 +293,7 @@ def test_an_extra_arena_counts_where_it_has_results_and_runs_where_it_is_named(
     seen: list[set[str]] = []
     evidence = Evidence(home, ("first",), lambda found: seen.append(set(found)) or [], extra=("large",))
     evidence.paper.write_text("{}")
-    (home / "README.md").write_text("<!-- claims -->\n<!-- /claims -->\n")
+    (home / "README.md").write_text(PLACES)
     assert evidence.make(Options()) == 0
     shutil.copytree(PARAMANAGER.home / "pool", home / "large")
     assert evidence.make(Options(only=("large",))) == 0
@@ -335,7 +336,7 @@ def test_what_is_measured_in_episodes_is_stored_and_read_where_the_runs_are_gone
         home, ("first", "pool"), claims, {"routing": ("pool", lambda runs, arena: {"reference": arena.reference})}
     )
     evidence.paper.write_text("{}")
-    (home / "README.md").write_text("<!-- claims -->\n<!-- /claims -->\n")
+    (home / "README.md").write_text(PLACES)
     evidence.write()
     assert "routing" not in seen[-1], "neither runs nor a stored measure"
     runs = tmp_path / "runs" / "evidence-paper" / "pool"

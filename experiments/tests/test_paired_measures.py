@@ -15,6 +15,7 @@ from experiments.marsrl.evidence.results import EVIDENCE as MARSRL
 from experiments.paramanager.evidence.beside import SEEN, beside_strangers, by_ledgers
 from experiments.paramanager.evidence.results import EVIDENCE as PARAMANAGER
 from experiments.shared.claims import Claim, Measured, best, best_held_out, claims_table
+from experiments.shared.coverage import coverage
 from experiments.shared.estimates import crossed_ratio
 from experiments.shared.evidence import Evidence
 from orgthink.arena.config import Arena, read_arena
@@ -85,6 +86,12 @@ def test_managers_beside_strangers_are_paired_with_themselves_beside_their_own(t
     assert {name: ratio["mean"] for name, ratio in found["ratio"].items()} == {"paramanager": 2.0, "sft": 1.0}
     assert {name: gap["mean"] for name, gap in found["difference"].items()} == {"paramanager": 0.5, "sft": 0.0}
     assert found["gain"]["mean"] == 0.5, "half of the problems there, none here"
+
+
+def test_intervals_over_problems_alone_hold_less_often_where_trainings_differ() -> None:
+    alike, apart = coverage(300, 0.0), coverage(300, 0.05)
+    assert alike.holds > 0.93 and alike.narrow_holds > 0.9
+    assert apart.narrow < alike.narrow and apart.narrow_holds < 0.85, "the caveat of the pages"
 
 
 def test_a_difference_is_taken_apart_into_ledgers_and_the_rest(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import random
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from experiments.shared import runs
 from experiments.shared.estimates import as_json, by_problem, ratio
 from experiments.shared.laboratory import evaluate_share, share, took
 from experiments.shared.readme import fill, interval
+from experiments.shared.times import times_table
 from orgthink.errors import UserError
 from orgthink.measure.estimate import Estimate
 from orgthink.store import RunFolder
@@ -227,3 +229,17 @@ async def test_shares_are_everything_that_is_trained_and_never_meet(parts: int, 
         await evaluate_share(lab, *share(f"{i}/{parts}"))
     assert sorted(model for lab in labs for model in lab.done) == [f"model-{i}" for i in range(10) if i % 4]
     assert sorted(line.split()[0] for line in capsys.readouterr().out.splitlines()) == ["model-0", "model-4", "model-8"]
+
+
+def test_trainings_that_arenas_share_are_added_up_once() -> None:
+    def results(*runs: str) -> dict[str, Any]:
+        conditions = {"hardware": {"cpu": "Intel(R) Xeon(R) Processor", "cores": 1}, "commit": "abc"}
+        return {"preparations": [{"run": run, "seconds": 600.0} for run in runs], "conditions": conditions}
+
+    found = times_table(
+        {"first": results("a", "b"), "second": results("b"), "third": results("c")}, ("first", "second")
+    )
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in found.splitlines()[-4:]]
+    assert rows[0] == ["[first](first/README.md)", "yes", "2", "20", "Intel Xeon, 1 core", "`abc`"]
+    assert [row[1] for row in rows[:3]] == ["yes", "yes", "no"]
+    assert rows[3][2:4] == ["2", "20"], "b once, c not at all"
