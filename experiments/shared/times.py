@@ -24,12 +24,13 @@ def times_table(arenas: Mapping[str, Results], usual: Iterable[str]) -> str:
 
 def _row(name: str, results: Results, usual: bool) -> dict[str, Any]:
     runs, facts = results["preparations"], results["conditions"]
-    machine = facts["hardware"]
+    cpu = facts["hardware"]["cpu"].replace("(R)", "").replace(" Processor", "")
+    cores = facts["hardware"]["cores"]
     return {
         "arena": f"[{name}]({name}/README.md)",
         "runs": len(runs),
         "seconds": sum(run["seconds"] for run in runs),
-        "machine": f"{machine['cpu'].replace('(R)', '').replace(' Processor', '')}, {machine['cores']} {'core' if machine['cores'] == 1 else 'cores'}",
+        "machine": f"{cpu}, {cores} {'core' if cores == 1 else 'cores'}",
         "commit": f"`{facts['commit']}`",
         "usual": "yes" if usual else "no",
     }
