@@ -68,6 +68,8 @@ def arena_results(name: str) -> dict[str, Any]:
             {"method": method, "cap": "uncapped", "tried": [{"accuracy": 0.9 if method == "vote" else 0.8}]}
             for method in arena.methods
         ],
+        "preparations": [],
+        "conditions": {"hardware": {"cpu": "a processor", "cores": 2}, "commit": "abc"},
     }
 
 
