@@ -293,6 +293,7 @@ def _where_they_pay(mixed: Results, dependent: Results) -> Iterator[Claim]:
         value(mixed, "paid-for-path", "forked"),
         "mean < 0.95",
         lambda mean, *_: mean < 0.95,
+        caveat=VOID,
     )
     yield Claim(
         "A15 (path)",
@@ -300,6 +301,7 @@ def _where_they_pay(mixed: Results, dependent: Results) -> Iterator[Claim]:
         against_reference(mixed, "alone", PATH).inverse,
         "mean > 0.60",
         lambda mean, *_: mean > 0.60,
+        caveat=VOID,
     )
     yield Claim(
         "A16",
@@ -315,7 +317,7 @@ def _where_they_pay(mixed: Results, dependent: Results) -> Iterator[Claim]:
             against_reference(arena, "paid-for-concurrency", "accuracy").negated,
             "upper end < 0",
             lambda _, __, high: high < 0,
-            caveat=LETTER if arena is mixed else "",
+            caveat=f"{LETTER}, {VOID}" if arena is mixed else "",
         )
 
 

@@ -144,7 +144,8 @@ def _unknown(shuffled: Results, strangers: Results | None, beside: Results | Non
     """P2, P9, P12 and P13 of a manager that cannot know its members."""
     text = "reinforcement learning adds to fine-tuning where ids mean nothing"
     yield _better(shuffled, "P2 (shuffled)", "sft", text, least=0.05)
-    yield _better(shuffled, "P12", "everybody", "it beats a vote of all members, where nobody knows them")
+    every = _better(shuffled, "P12", "everybody", "it beats a vote of all members, where nobody knows them")
+    yield replace(every, caveat="by ledgers alone, and not by reinforcement learning")
     if strangers is not None:
         ratio = UNKNOWN if beside is None else estimate(beside["ratio"]["paramanager"])
         yield replace(_unseen(ratio, "other members", " (shuffled)"), caveat=LETTER)
