@@ -58,6 +58,7 @@ PARTS = {
         "orgthink/measure/",
         "orgthink/tasks/",
         "orgthink/evaluation.py",
+        "orgthink/grading.py",
         "orgthink/training/",
     ),
     "tokens to servers and back": ("orgthink/scale/verl/engine.py",),

@@ -11,10 +11,10 @@ actions → episode → numbers → credit → weights*.
 
 7  cli · api
 6  recipes · scale · baselines
-5  training · coldstart · interchange · export · evaluation
+5  training · coldstart · interchange · export · evaluation · grading · compatibility
 4  organizations · credit
 3  tools · rewards · view
-2  runtime · measure · store
+2  runtime · measure · store · journal · episode_json
 1  engines · grammar · episode · tasks
 
 A module imports only from its own floor and from those below; `tests/test_layers.py` fails on an upward arrow.

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from orgthink.compatibility import require_roles, require_sampling, require_sampling_noise
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
@@ -24,9 +25,7 @@ from orgthink.episode import Episode, Problem, Sampling
 from orgthink.errors import UserError, pick, user_input
 from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, resolve
 from orgthink.evaluation import evaluate as evaluate_plan
-from orgthink.fitting import require_roles, require_sampling, require_sampling_noise
 from orgthink.grading import grade_or_keep
-from orgthink.kinds import plain
 from orgthink.measure.billing import Price
 from orgthink.presets import Allowance, allowance, attempts, organization_settings, partner_models
 from orgthink.registry import default
@@ -39,6 +38,7 @@ from orgthink.spending import Bounds
 from orgthink.store import RunFolder, dated
 from orgthink.tasks import task_of
 from orgthink.tasks.task import Split
+from orgthink.validation import plain
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from typing import Any
 from orgthink.errors import ErrorKind
 
 SCHEMA_VERSION = 3
-"""Raised when a stored episode changes its shape; `store` refuses others."""
+"""Raised when a stored episode changes its shape; `episode_json` refuses others."""
 
 CONTROLLER = "controller"
 """Role of an agent without a model: the organization's own code, where it forks and joins."""

@@ -28,8 +28,8 @@ from orgthink.episode import (
 from orgthink.errors import UserError
 from orgthink.integrity import require_integrity
 from orgthink.jsonl import LONGEST_LINE
-from orgthink.kinds import adapter, first_message
 from orgthink.redaction import redact, redact_values
+from orgthink.validation import adapter, first_message
 
 READABLE = (1, 2, SCHEMA_VERSION)
 """Versions that can be read. In version 1 a problem also had `terse`, its text for the pocket models."""
@@ -116,6 +116,7 @@ def episode_schema() -> dict[str, Any]:
 
 
 def require_version(version: object, source: object) -> None:
+    """UserError, with the source, for a schema version that cannot be read here."""
     if version not in READABLE:
         raise UserError(f"{source} has schema version {version}: this orgthink reads up to version {SCHEMA_VERSION}")
 

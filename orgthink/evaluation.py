@@ -10,15 +10,16 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
+from orgthink.abilities import measures_of, tags_of
+from orgthink.compatibility import require_roles, require_sampling, require_sampling_noise
 from orgthink.concurrency import run_all
 from orgthink.engines import EngineSpec
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem, Sampling, episode_id
 from orgthink.errors import UserError, pick, require_at_least
-from orgthink.fitting import measures_of, require_roles, require_sampling, require_sampling_noise, tags_of
-from orgthink.grading import awaits_grade, engine_failed, grade_again, graded_or_kept
+from orgthink.failures import engine_failed
+from orgthink.grading import awaits_grade, grade_again, graded_or_kept
 from orgthink.guard import Guard
-from orgthink.kinds import typed
 from orgthink.measure.billing import Price, spent
 from orgthink.measure.summary import summarise
 from orgthink.organizations import ORGANIZATIONS
@@ -30,9 +31,16 @@ from orgthink.spending import Bounds, Spending
 from orgthink.store import RunFolder
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Split, Task, convention_of
+from orgthink.validation import typed
 
 MOST_REPEATS = 10_000
 """A task that repeats known problems this often in a row has no others."""
+
+MOST_RECORDED = 1_000_000
+"""Most episodes of a plan that are counted up only to put those of a folder in order."""
+
+MOST_PLANNED = 10_000_000
+"""Most episodes of a plan, which are counted up before the first begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +147,6 @@ class PlannedEpisode(NamedTuple):
     def id(self) -> str:
         """Id of the episode."""
         return episode_id(self.problem, self.organization.name, self.sample)
-
-
-MOST_RECORDED = 1_000_000
-"""Most episodes of a plan that are counted up only to put those of a folder in order."""
-
-MOST_PLANNED = 10_000_000
-"""Most episodes of a plan, which are counted up before the first begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,9 +277,8 @@ async def evaluate(
     `progress` gets every episode that ends and the number of ended ones. Once `stop` is set, or a bound of the plan is
     reached, no more episodes begin and running ones are finished. An exception in one episode ends only that one, as an
     error; its traceback goes to crashes.log, and whoever resumes runs it again, or grades it again if the exception was
-    the grader's. Raises UserError if the folder holds
-    episodes of another plan, OSError if it cannot be written, and the errors of `open_engine`. Appended episodes stay
-    in the folder.
+    the grader's. Raises UserError if the folder holds episodes of another plan, OSError if it cannot be written, and
+    the errors of `open_engine`. Appended episodes stay in the folder.
     """
     plan, began = resolved.plan, time.perf_counter()
     own, roles = await resolved.backings(engines)

@@ -9,7 +9,7 @@ _MANAGED = ("paramanager", "tool-use")
 _JUDGED = ("verifier_corrector", "huang-yang", "self-refine")
 _PROMPTED = (*_MANAGED, *_JUDGED, "sequential", "parallel", "majority-vote", "asyncthink")
 
-FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
+_FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
     2: {f"organization {name}": {"suite": {"corpus": "ledger"}} for name in _MANAGED},
     3: {
         **{f"organization {name}": {"reserve": 0.0, "faults": {"marked": True}} for name in _MANAGED},
@@ -27,12 +27,12 @@ class that its `kind` names, such as `reward asyncthink`, or `FIELD` for any oth
 
 
 def name_former_defaults(settings: Any, version: int) -> None:
-    """Add what settings of an older version left out, where the default is another one today."""
+    """Change the settings: they get what an older version left out, where the default is another one today."""
     if not isinstance(settings, dict):
         return
     if version < 3:
         _name_former_prompts(settings)
-    for changed, defaults in FORMER_DEFAULTS.items():
+    for changed, defaults in _FORMER_DEFAULTS.items():
         if version < changed:
             _fill(settings.get("settings"), defaults.get(f"organization {settings.get('organization')}", {}))
             for name, value in settings.items():

@@ -1,4 +1,4 @@
-"""Grades of episodes, beside the event loop, and which episodes an engine or a grader failed."""
+"""Grades of episodes: by the task of each, beside the event loop, and again where only the grader failed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from orgthink.beside import in_thread
 from orgthink.concurrency import run_all
-from orgthink.episode import Episode, Grade, StopReason, Trace
+from orgthink.episode import Episode, Grade, StopReason
 from orgthink.errors import ErrorKind, Failure, UserError
+from orgthink.failures import engine_failed
 from orgthink.guard import Crash
 from orgthink.integrity import require_integrity
 from orgthink.store import RunFolder
@@ -39,12 +40,12 @@ def grade_or_keep(episode: Episode, task: Task) -> Episode:
 
 
 async def graded(episode: Episode, task: Task, *, beside: bool = True) -> Episode:
-    """The same `beside` the event loop: an answer may take its grader seconds. Else all others wait."""
+    """`grade_or_keep`, `beside` the event loop: an answer may take its grader seconds. Else all other episodes wait."""
     return await in_thread(grade_or_keep, episode, task) if beside else grade_or_keep(episode, task)
 
 
 async def graded_or_kept(episode: Episode, task: Task, crash: Crash) -> Episode:
-    """The same, and a bug of the grader costs the grade alone: its traceback is stored. A UserError is raised."""
+    """The graded episode. A bug of the grader costs the grade alone: its traceback is stored. A UserError is raised."""
     try:
         found = await graded(episode, task)
         require_integrity(found)
@@ -73,27 +74,3 @@ async def grade_again(folder: RunFolder, task: Task, concurrency: int) -> None:
 
         waiting = [episode for episode in folder.episodes() if awaits_grade(episode)]
         folder.revise({one.id: one for one in await run_all(again, waiting, concurrency)})
-
-
-def engine_failed(episode: Episode) -> bool:
-    """Whether an engine failure ended the episode: then its result says nothing about the organization.
-
-    A failure of the root ends the episode. A failed fork is a result, and the root continues. If the episode has no
-    answer and the failed agent was the last one joined (a solver, a summarizer, all thinkers of a vote), the engine
-    is responsible as well, unless the organization counts it as that agent's fault: its engine refused to answer.
-    """
-    if episode.stop is StopReason.ERROR or episode.answer is not None:
-        return episode.stop is StopReason.ERROR
-    last = {join.child for join in episode.root.joins if join.at == episode.root.steps}
-    last -= {fault.agent for fault in episode.format_faults}
-    return any(trace.agent in last for trace in failed_agents(episode))
-
-
-def failed_agents(episode: Episode) -> list[Trace]:
-    """Agents whose engine failed."""
-    return [trace for trace in episode.traces if trace.stop is StopReason.ERROR and trace.model is not None]
-
-
-def failure_message(episode: Episode) -> str:
-    """The engine failure of an episode, on one line."""
-    return episode.error or next((trace.error for trace in failed_agents(episode) if trace.error), "engine error")

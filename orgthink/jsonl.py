@@ -14,7 +14,10 @@ LONGEST_LINE = 1 << 30
 
 
 def whole_lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file with their numbers; not an incomplete last one, whose writer was killed."""
+    """The lines of a file with their numbers, from 1; not an incomplete last one, whose writer was killed.
+
+    A missing file has none. UserError for a line above `LONGEST_LINE`.
+    """
     try:
         stream = open_to_read(file)
     except FileNotFoundError:
@@ -27,6 +30,6 @@ def whole_lines(file: Path) -> Iterator[tuple[int, bytes]]:
             raise UserError(f"{file}, line {number + 1}: longer than {LONGEST_LINE >> 20} MiB")
 
 
-def cut(file: BinaryIO) -> None:
+def cut_torn_line(file: BinaryIO) -> None:
     """Remove an incomplete last line, whose writer was killed: what is appended to it could not be read."""
     file.truncate(sum(len(raw) for _, raw in whole_lines(Path(file.name))))

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from orgthink.compatibility import require_places, require_sampling
 from orgthink.engines import MODELS, EngineSpec, names_engine
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick
 from orgthink.evaluation import OrganizationSpec, up_to
-from orgthink.fitting import require_places, require_sampling
-from orgthink.kinds import typed
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES, style_named
 from orgthink.runtime.budget import Limits
 from orgthink.settings import require_known
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Split, convention_of
+from orgthink.validation import typed
 
 EVERY = 1_000_000
 """More problems than any benchmark has."""

@@ -28,12 +28,12 @@ from orgthink.errors import UserError
 from orgthink.files import LOCK, append, locked, made, open_to_append, read_whole, write_whole
 from orgthink.former_settings import name_former_defaults
 from orgthink.journal import Journal
-from orgthink.jsonl import cut, whole_lines
-from orgthink.kinds import first_message, plain, typed
+from orgthink.jsonl import cut_torn_line, whole_lines
 from orgthink.provenance import provenance
 from orgthink.redaction import redact_values
 from orgthink.registry import absolute, without_files
 from orgthink.secrets import by_name
+from orgthink.validation import first_message, plain, typed
 
 T = TypeVar("T")
 
@@ -155,7 +155,7 @@ class RunFolder:
                 )
             episodes = [] if redo is None else self._settle(redo)
             with open_to_append(self.episodes_file) as file, open_to_append(self.path / "metrics.jsonl") as metrics:
-                cut(metrics)
+                cut_torn_line(metrics)
                 yield Journal(episodes, file, metrics, self.watchers)
 
     def revise(self, revised: Mapping[str, Episode]) -> None:
@@ -197,7 +197,7 @@ class RunFolder:
             (failed if redo(line.episode) else lines).append(line)
         if failed:
             with open_to_append(self.path / "failed.jsonl") as file:
-                cut(file)
+                cut_torn_line(file)
                 # By a process that was killed before the next step.
                 moved = {hash(raw) for _, raw in whole_lines(Path(file.name))}
                 append(file, b"".join(line.raw for line in failed if hash(line.raw) not in moved))

@@ -23,7 +23,7 @@ from orgthink.episode import Edge, EdgeKind, Episode, Grade, Origin, Sampling, S
 from orgthink.errors import UserError
 from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, distinct, resolve, up_to
 from orgthink.evaluation import evaluate as evaluate_resolved
-from orgthink.grading import engine_failed, failed_agents, failure_message
+from orgthink.failures import engine_failed, failed_agents, failure_message
 from orgthink.measure.summary import summarise
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder

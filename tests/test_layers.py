@@ -17,14 +17,15 @@ ROOT = Path(orgthink.__file__).parent
 FLOORS = {
     "version": 0, "errors": 0, "threads": 0, "garbage": 0, "provenance": 0, "registry": 0, "http": 0, "concurrency": 0,
     "beside": 0, "pace": 0, "tabular": 0, "terminal": 0, "redaction": 0, "secrets": 0, "files": 0, "people": 0,
-    "jsonl": 0, "former_settings": 0,
+    "jsonl": 0, "former_settings": 0, "validation": 0,
     "episode": 1, "grammar": 1, "engines": 1, "tasks": 1,
     "runtime": 2, "measure": 2, "kinds": 2, "store": 2, "settings": 2, "integrity": 2, "guard": 2,
     "journal": 2, "episode_json": 2,
     "tools": 3, "rewards": 3, "view": 3,
     "organizations": 4, "credit": 4,
     "training": 5, "coldstart": 5, "interchange": 5, "export": 5, "evaluation": 5, "presets": 5, "spending": 5,
-    "fitting": 5, "grading": 5,
+    "grading": 5, "compatibility": 5,
+    "abilities": 5, "failures": 1,
     "recipes": 6, "scale": 6, "serve": 6, "baselines": 6, "arena": 6,
     "cli": 7, "api": 7, "__main__": 7,
 }  # fmt: skip

@@ -17,10 +17,10 @@ from experiments.shared.runs import is_last, model_folder, run_orgthink
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec
-from orgthink.grading import engine_failed
-from orgthink.kinds import plain
+from orgthink.failures import engine_failed
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
+from orgthink.validation import plain
 
 FAULTS = 0.12
 """Share of calls that fail, so the data contain recoveries from failures."""

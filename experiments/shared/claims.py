@@ -165,10 +165,14 @@ def best_held_out(results: Results, group: str) -> str:
     return str(max(rows, key=lambda row: row["accuracy"]["mean"])["method"])
 
 
-def _holds(row: Mapping[str, Any]) -> str:
+def verdict(row: Mapping[str, Any]) -> str:
+    """Whether a claim holds, in words, without its caveat."""
     unknown = "not measured" if row["measured"] is None else "not decided"
-    verdict = {True: "yes", False: "**no**", None: unknown}[row["holds"]]
-    return f"{verdict}, {row['caveat']}" if row["caveat"] and row["holds"] is not None else verdict
+    return {True: "yes", False: "**no**", None: unknown}[row["holds"]]
+
+
+def _holds(row: Mapping[str, Any]) -> str:
+    return f"{verdict(row)}, {row['caveat']}" if row["caveat"] and row["holds"] is not None else verdict(row)
 
 
 _COLUMNS: tuple[Column, ...] = (

@@ -17,7 +17,7 @@ from orgthink.engines import EngineSpec, engine_spec
 from orgthink.episode import Episode
 from orgthink.errors import UserError
 from orgthink.evaluation import Evaluation
-from orgthink.kinds import plain
+from orgthink.validation import plain
 
 Design = TypeVar("Design")
 """Size of the evaluations of a paper."""

@@ -12,13 +12,20 @@ from orgthink.arena.tables import Column, table
 def times_table(arenas: Mapping[str, Results], usual: Iterable[str]) -> str:
     """A row for each arena that has results; `usual` are those of `make results-evidence`.
 
-    Minutes are of one process each, and two run at once. Arenas that share trainings name them again. The last row adds
-    up what the usual ones took, each training once.
+    Minutes are of one process each. Arenas that share trainings name them again. The last row adds up what the usual
+    ones took: each training once, as the first arena that names it has it.
     """
     usual = tuple(usual)
     rows = [_row(name, results, name in usual) for name, results in arenas.items()]
-    trained = {run["run"]: run["seconds"] for name in usual if name in arenas for run in arenas[name]["preparations"]}
-    total = {"arena": "all of `make results-evidence`", "runs": len(trained), "seconds": sum(trained.values())}
+    trained: dict[str, float] = {}
+    for name in usual:
+        for run in arenas[name]["preparations"] if name in arenas else ():
+            trained.setdefault(run["run"], run["seconds"])
+    total = {
+        "arena": "this page's part of `make results-evidence`",
+        "runs": len(trained),
+        "seconds": sum(trained.values()),
+    }
     return table([*rows, {**total, "machine": "", "commit": "", "usual": ""}], _COLUMNS)
 
 

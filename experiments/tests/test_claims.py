@@ -196,7 +196,7 @@ def test_the_claims_stand_in_the_results_of_the_paper_and_on_the_page(tmp_path: 
     assert found["figure5"] == [] and {row["id"] for row in found["claims"]} >= {"A1", "A5", "A13 (ratio)"}
     page = (evidence.home / "README.md").read_text()
     assert "| A1 | as right as the best baseline" in page
-    assert "| 40.0 % | -40.0 [-50.0, -30.0] | 2.50 [2.00, 3.33] | no, no |" in page, "the first decision"
+    assert "| 40.0 % | -40.0 [-50.0, -30.0] | 2.50 [2.00, 3.33] | **no**, **no** |" in page, "the first decision"
 
 
 def test_a_verdict_is_read_with_its_caveats() -> None:

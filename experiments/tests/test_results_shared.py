@@ -232,14 +232,14 @@ async def test_shares_are_everything_that_is_trained_and_never_meet(parts: int, 
 
 
 def test_trainings_that_arenas_share_are_added_up_once() -> None:
-    def results(*runs: str) -> dict[str, Any]:
+    def results(**runs: float) -> dict[str, Any]:
         conditions = {"hardware": {"cpu": "Intel(R) Xeon(R) Processor", "cores": 1}, "commit": "abc"}
-        return {"preparations": [{"run": run, "seconds": 600.0} for run in runs], "conditions": conditions}
+        trained = [{"run": run, "seconds": 60 * minutes} for run, minutes in runs.items()]
+        return {"preparations": trained, "conditions": conditions}
 
-    found = times_table(
-        {"first": results("a", "b"), "second": results("b"), "third": results("c")}, ("first", "second")
-    )
+    arenas = {"first": results(a=10, b=7), "second": results(b=20), "third": results(c=40)}
+    found = times_table(arenas, ("first", "second"))
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in found.splitlines()[-4:]]
-    assert rows[0] == ["[first](first/README.md)", "yes", "2", "20", "Intel Xeon, 1 core", "`abc`"]
+    assert rows[0] == ["[first](first/README.md)", "yes", "2", "17", "Intel Xeon, 1 core", "`abc`"]
     assert [row[1] for row in rows[:3]] == ["yes", "yes", "no"]
-    assert rows[3][2:4] == ["2", "20"], "b once, c not at all"
+    assert rows[3][2:4] == ["2", "17"], "b once, as the first arena has it; c not at all"

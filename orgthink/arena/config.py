@@ -12,11 +12,11 @@ from typing import Any
 from orgthink.engines import MODELS, EngineSpec, engine_spec, names_engine
 from orgthink.errors import pick, require_at_least, user_input
 from orgthink.files import require_folder_name
-from orgthink.kinds import typed
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.settings import require_known
 from orgthink.tabular import toml_tables
 from orgthink.tasks.task import Split
+from orgthink.validation import typed
 
 Run = tuple[str, int]
 """A preparation and a seed."""

@@ -15,8 +15,8 @@ from orgthink.arena.plans import UNCAPPED, Cap, Workload, development_work, eval
 from orgthink.arena.preparing import Prepared, given_settings, made_in
 from orgthink.arena.rows import Attempt, Results, attempt_of
 from orgthink.errors import UserError
-from orgthink.kinds import plain
 from orgthink.terminal import reason, show
+from orgthink.validation import plain
 
 Outcomes = Mapping[str, "Results | str"]
 """What came of each method at a cap: its results, or why it has none."""

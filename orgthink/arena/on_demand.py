@@ -13,11 +13,11 @@ from orgthink.engines.opening import Engines
 from orgthink.episode import Episode
 from orgthink.errors import UserError
 from orgthink.evaluation import Evaluation, evaluate, resolve
-from orgthink.grading import engine_failed, failure_message
-from orgthink.kinds import plain
+from orgthink.failures import engine_failed, failure_message
 from orgthink.registry import absolute
 from orgthink.store import RunFolder
 from orgthink.terminal import show
+from orgthink.validation import plain
 
 Progress = Callable[[Episode, int], None]
 """Called with every episode that ends, and how many then have."""

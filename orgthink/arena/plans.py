@@ -8,15 +8,15 @@ from math import ceil
 from typing import Any
 
 from orgthink.arena.config import MODEL, NUMBERS, ROLES, Arena, Member, Method, cap_name, known_settings
+from orgthink.compatibility import require_depth, require_places
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
 from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec
-from orgthink.fitting import require_depth, require_places
-from orgthink.kinds import plain
 from orgthink.presets import organization_settings
 from orgthink.runtime.attempt import Organization
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.tasks.task import Split
+from orgthink.validation import plain
 
 
 @dataclass(frozen=True, slots=True)

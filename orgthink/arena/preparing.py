@@ -16,12 +16,12 @@ from orgthink.baselines import spent as ledger
 from orgthink.baselines.spent import Spent
 from orgthink.errors import UserError
 from orgthink.files import Busy, locked
-from orgthink.kinds import plain
 from orgthink.pace import Pace
 from orgthink.registry import absolute
 from orgthink.store import RunFolder
 from orgthink.tabular import json_object
 from orgthink.terminal import reason, show
+from orgthink.validation import plain
 
 if TYPE_CHECKING:  # else an arena of models behind a URL would need torch
     from orgthink.recipes.registry import Training

@@ -12,9 +12,9 @@ from orgthink.arena.plans import UNCAPPED, Cap
 from orgthink.arena.preparing import Prepared, described
 from orgthink.arena.rows import Results, Row, failed_row, gap, row
 from orgthink.episode import Episode
-from orgthink.kinds import plain
 from orgthink.provenance import hardware
 from orgthink.store import RunFolder
+from orgthink.validation import plain
 
 
 def first_cap(arena: Arena, mean: Cap) -> Cap:

@@ -24,8 +24,8 @@ from orgthink.episode import Problem
 from orgthink.errors import require_at_least
 from orgthink.evaluation import distinct
 from orgthink.journal import Journal
-from orgthink.kinds import adapter
 from orgthink.organizations.evoflow import Individual, Population, nearest, tags_of_problem
+from orgthink.validation import adapter
 
 POPULATION = "population.json"
 """File of the frozen population."""

@@ -18,7 +18,7 @@ from orgthink.beside import in_thread
 from orgthink.episode import Episode, Message, Problem
 from orgthink.errors import UserError
 from orgthink.evaluation import RoleSpec, distinct
-from orgthink.grading import engine_failed, failure_message
+from orgthink.failures import engine_failed, failure_message
 from orgthink.grammar.solution import after_thinking
 from orgthink.journal import Journal
 from orgthink.organizations.prompts import Template, read_templates

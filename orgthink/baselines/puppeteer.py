@@ -18,13 +18,13 @@ from typing import Any
 
 from orgthink.baselines import spent
 from orgthink.baselines.reinforce import FILE, Drawn, Learner, Played, PuppeteerSettings, plateaued
+from orgthink.compatibility import require_sampling_noise
 from orgthink.concurrency import run_all
 from orgthink.episode import Episode, Problem
 from orgthink.errors import UserError
-from orgthink.fitting import require_sampling_noise
-from orgthink.grading import engine_failed, graded
+from orgthink.failures import engine_failed
+from orgthink.grading import graded
 from orgthink.guard import Crash, Guard
-from orgthink.kinds import typed
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations.puppet_policy import PuppetPolicy
 from orgthink.organizations.puppeteer import Puppeteer
@@ -41,6 +41,7 @@ from orgthink.training import checkpoint
 from orgthink.training.frozen import frozen
 from orgthink.training.interrupt import interrupt
 from orgthink.training.rollout import ProblemStream
+from orgthink.validation import typed
 
 
 @dataclass(frozen=True)

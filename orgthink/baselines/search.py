@@ -24,14 +24,13 @@ from typing import Any, ClassVar
 
 from orgthink.baselines import spent
 from orgthink.baselines.mutator import Space
+from orgthink.compatibility import require_sampling_noise
 from orgthink.engines import EngineSpec
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Sampling
 from orgthink.errors import UserError, require_at_least
 from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, evaluate, resolve
-from orgthink.fitting import require_sampling_noise
-from orgthink.grading import engine_failed, failure_message
-from orgthink.kinds import adapter, typed
+from orgthink.failures import engine_failed, failure_message
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.estimate import proportion
 from orgthink.measure.usage import sampled_tokens
@@ -42,6 +41,7 @@ from orgthink.organizations.workflow_json import read_graph, written_graph
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
 from orgthink.tabular import json_object
+from orgthink.validation import adapter, typed
 
 ARCHIVE = "archive.json"
 """File of a search's archive."""

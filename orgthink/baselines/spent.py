@@ -10,10 +10,10 @@ from pathlib import Path
 from orgthink.episode import Episode
 from orgthink.errors import UserError
 from orgthink.files import write_whole
-from orgthink.kinds import adapter
 from orgthink.measure.orchestration import cost
 from orgthink.measure.usage import replies, sampled_tokens
 from orgthink.tabular import json_object
+from orgthink.validation import adapter
 
 FILE = "spent.json"
 """Name of the file."""

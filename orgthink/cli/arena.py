@@ -12,10 +12,10 @@ from tyro.conf import Positional, arg
 from orgthink.cli.resuming import INTERRUPTED, again, interruptible, settings_of, written
 from orgthink.errors import UserError, pick
 from orgthink.files import locked
-from orgthink.kinds import plain
 from orgthink.runtime.runner import run_main
 from orgthink.store import RunFolder, dated, require_vacant
 from orgthink.terminal import show
+from orgthink.validation import plain
 
 if TYPE_CHECKING:
     from orgthink.arena.config import Arena

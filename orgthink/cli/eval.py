@@ -26,14 +26,14 @@ from orgthink.cli.progress import progress
 from orgthink.cli.resuming import exit_code, interruptible, resumed, settings_of, stoppable, written
 from orgthink.cli.table import conditions, print_table
 from orgthink.cli.tracing import Around, Traced
+from orgthink.compatibility import require_places
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Staffed
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
 from orgthink.evaluation import Evaluation, OrganizationSpec, Resolved, evaluate, require_planned, resolve
-from orgthink.fitting import require_places
-from orgthink.grading import engine_failed, failed_agents, failure_message
+from orgthink.failures import engine_failed, failed_agents, failure_message
 from orgthink.presets import Attempts, attempts
 from orgthink.registry import default
 from orgthink.runtime.runner import run_main

@@ -6,10 +6,10 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+from orgthink.compatibility import pool_warning
 from orgthink.engines import EngineSpec
 from orgthink.episode import Episode, Status
 from orgthink.evaluation import Evaluation
-from orgthink.fitting import pool_warning
 from orgthink.presets import preset_of, style_here
 from orgthink.runtime.attempt import Organization
 from orgthink.tasks import task_named

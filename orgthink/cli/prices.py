@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from orgthink.errors import UserError
-from orgthink.kinds import typed
 from orgthink.measure.billing import Price
 from orgthink.settings import require_known
 from orgthink.tabular import json_object, toml_tables
+from orgthink.validation import typed
 
 
 def read_prices(file: Path | None) -> dict[str, Price]:

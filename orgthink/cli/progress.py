@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from orgthink.episode import Episode
-from orgthink.grading import failure_message
+from orgthink.failures import failure_message
 from orgthink.pace import Pace
 from orgthink.terminal import clean, show
 

@@ -15,14 +15,15 @@ from orgthink.cli.lanes import lanes
 from orgthink.cli.notes import ignored_server, never_returned, note, only_its_tasks, pools, unlike_its_style
 from orgthink.cli.options import Options
 from orgthink.cli.prices import read_prices, unpriced
+from orgthink.compatibility import require_sampling_noise
 from orgthink.engines.engine import Staffed
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem
 from orgthink.episode_json import dump
 from orgthink.errors import UserError
 from orgthink.evaluation import distinct
-from orgthink.fitting import require_sampling_noise
-from orgthink.grading import engine_failed, failure_message, grade_or_keep
+from orgthink.failures import engine_failed, failure_message
+from orgthink.grading import grade_or_keep
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.billing import Prices, dollars, spent
 from orgthink.measure.concurrency import concurrency

@@ -19,13 +19,13 @@ from orgthink.cli.tracing import Around, Traced
 from orgthink.engines.opening import Engines
 from orgthink.errors import UserError, pick
 from orgthink.evaluation import OrganizationSpec
-from orgthink.kinds import typed
 from orgthink.redaction import conceal
 from orgthink.runtime import Backing
 from orgthink.runtime.runner import run_main
 from orgthink.store import RunFolder, dated
 from orgthink.tabular import toml_tables
 from orgthink.terminal import show
+from orgthink.validation import typed
 
 if TYPE_CHECKING:
     from orgthink.serve.episodes import Served

@@ -15,7 +15,7 @@ from orgthink.engines.opening import Engines
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, user_input
 from orgthink.evaluation import require_planned
-from orgthink.grading import failure_message
+from orgthink.failures import failure_message
 from orgthink.pace import Pace
 from orgthink.registry import default
 from orgthink.runtime.runner import run_main

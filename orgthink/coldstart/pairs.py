@@ -17,9 +17,9 @@ from typing import Any
 from orgthink.episode import Episode, Origin
 from orgthink.errors import UserError
 from orgthink.files import write_whole
-from orgthink.kinds import typed
 from orgthink.redaction import redact
 from orgthink.tabular import parquet_bytes, read_rows
+from orgthink.validation import typed
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,14 +26,15 @@ from orgthink.coldstart.lesson import lesson
 from orgthink.coldstart.pairs import Pair, pairs_of
 from orgthink.coldstart.teachers import MODEL, PROGRAM, PROGRAMS, Teach, plan_of
 from orgthink.coldstart.transcript import Dropped, Reason, read_transcript
+from orgthink.compatibility import require_sampling
 from orgthink.concurrency import run_all
 from orgthink.engines import EngineSpec
 from orgthink.episode import Episode, FormatError, Problem, Sampling, StopReason, episode_id
 from orgthink.errors import Failure, UserError, pick, require_at_least
 from orgthink.evaluation import distinct, require_planned
+from orgthink.failures import engine_failed
 from orgthink.files import open_to_append, write_whole
-from orgthink.fitting import require_sampling
-from orgthink.grading import engine_failed, grade
+from orgthink.grading import grade
 from orgthink.guard import Crash, Guard
 from orgthink.organizations.prompts import STYLES
 from orgthink.redaction import redact_json

@@ -20,10 +20,10 @@ from orgthink.episode import Episode, Message, Origin, Problem, Span, Trace
 from orgthink.errors import UserError, user_input
 from orgthink.evaluation import OrganizationSpec
 from orgthink.grammar.toolcall import TAGS, CallTags
-from orgthink.kinds import typed
 from orgthink.organizations.prompts import STYLES, prompt
 from orgthink.store import RunFolder
 from orgthink.training.rows import Row, row_of
+from orgthink.validation import typed
 
 
 def trajectory_rows(

@@ -17,9 +17,9 @@ from orgthink.episode import Message, Problem
 from orgthink.errors import UserError
 from orgthink.files import write_whole
 from orgthink.interchange.verl_data import OURS
-from orgthink.kinds import plain
 from orgthink.tabular import parquet_bytes
 from orgthink.tasks.task import Split
+from orgthink.validation import plain
 
 
 def row_of(problem: Problem, split: Split, index: int) -> dict[str, Any]:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from orgthink.episode import Problem
 from orgthink.errors import UserError, require_above_zero
-from orgthink.kinds import adapter
 from orgthink.organizations.below import most
 from orgthink.organizations.workflow import ALONE, AnyGraph, GraphSettings, samples_in
 from orgthink.organizations.workflow_json import MESSAGE, what_is_wrong
 from orgthink.runtime.session import Session
 from orgthink.tabular import json_object
 from orgthink.terminal import excerpt
+from orgthink.validation import adapter
 
 MOST_WORDS = 200
 """Words of a question that are tags."""

@@ -20,13 +20,13 @@ from statistics import fmean
 from orgthink.episode import Problem
 from orgthink.errors import UserError, pick, require_at_least
 from orgthink.grammar.asyncthink import DIALECT, Dialect
-from orgthink.kinds import adapter
 from orgthink.organizations.parallel import think_and_vote
 from orgthink.organizations.prompts import prompt
 from orgthink.runtime.session import Session
 from orgthink.tabular import json_object
 from orgthink.tools.corpus import Corpus
 from orgthink.tools.passages import Passage
+from orgthink.validation import adapter
 
 
 @dataclass(frozen=True, slots=True)

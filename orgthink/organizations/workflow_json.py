@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from orgthink.errors import UserError
-from orgthink.kinds import adapter
 from orgthink.organizations.prompts import COUNTS
 from orgthink.organizations.workflow_graph import (
     LAST,
@@ -42,6 +41,7 @@ from orgthink.organizations.workflow_graph import (
 )
 from orgthink.tabular import json_object
 from orgthink.terminal import excerpt
+from orgthink.validation import adapter
 
 MOST_NODES = 64
 """Nodes of a graph, those of inner blocks included."""

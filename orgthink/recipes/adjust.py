@@ -12,9 +12,10 @@ from typing import Annotated, Any
 
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec
-from orgthink.kinds import ByKind, plain, typed
+from orgthink.kinds import ByKind
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.settings import alternatives, field_type, field_types, marks, require_known, types_below
+from orgthink.validation import plain, typed
 
 LATE = "read late"
 """Marker of the settings of an organization. They are only checked when the organization is made."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orgthink.kinds import plain
 from orgthink.recipes.jobs import Reinforced
 from orgthink.recipes.registry import JOBS
 from orgthink.tasks.from_file import MissingFile
 from orgthink.training.models import resolve_device
+from orgthink.validation import plain
 
 if TYPE_CHECKING:
     from orgthink.recipes.jobs import Job

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from orgthink.engines import MODELS
 from orgthink.errors import UserError
-from orgthink.kinds import class_by_kind, plain, typed
+from orgthink.kinds import class_by_kind
 from orgthink.recipes.adjust import put
 from orgthink.recipes.jobs import Job, Report
 from orgthink.registry import Registry
 from orgthink.settings import lacks
 from orgthink.store import RunFolder
+from orgthink.validation import plain, typed
 
 JOBS: Registry[type[Job]] = Registry(
     "kind of training",

@@ -8,10 +8,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from orgthink.compatibility import greedy_vote
 from orgthink.engines.engine import Bounded
 from orgthink.episode import Episode, Sampling
 from orgthink.errors import UserError
-from orgthink.fitting import greedy_vote
 from orgthink.journal import Journal
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.agent import Watcher

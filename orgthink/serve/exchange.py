@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Protocol
 
 from orgthink.episode import Episode
-from orgthink.grading import engine_failed, failed_agents, failure_message
+from orgthink.failures import engine_failed, failed_agents, failure_message
 from orgthink.redaction import redact_json
 from orgthink.serve.question import Question, RequestError
 

@@ -20,7 +20,8 @@ from orgthink.credit import AgentWork, EpisodeCredit
 from orgthink.engines.engine import Engine, OnLoop
 from orgthink.episode import Episode, Origin, Problem, Trace
 from orgthink.errors import UserError, user_input
-from orgthink.grading import engine_failed, failure_message, graded
+from orgthink.failures import engine_failed, failure_message
+from orgthink.grading import graded
 from orgthink.guard import Crash, Guard, raised
 from orgthink.measure.accuracy import mixed
 from orgthink.rewards import Score

@@ -21,7 +21,6 @@ from orgthink.episode import Episode
 from orgthink.errors import UserError
 from orgthink.guard import is_storable
 from orgthink.journal import Journal
-from orgthink.kinds import typed
 from orgthink.runtime.runner import runner
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
@@ -36,6 +35,7 @@ from orgthink.training.rows import PolicyRow
 from orgthink.training.source import Clock, Source
 from orgthink.training.staleness import within
 from orgthink.training.update import Unmoved, training_metrics, update
+from orgthink.validation import typed
 
 
 def train_policy(

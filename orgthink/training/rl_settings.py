@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
+from orgthink.abilities import measures_of, tags_of
 from orgthink.episode import Episode
 from orgthink.errors import UserError
 from orgthink.evaluation import RoleSpec
-from orgthink.fitting import measures_of, tags_of
 from orgthink.kinds import class_by_kind
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES

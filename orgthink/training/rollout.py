@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from typing import Any
 
+from orgthink.compatibility import require_roles, require_sampling
 from orgthink.concurrency import run_all
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Problem, Sampling, Trace
 from orgthink.errors import UserError, require_at_least
 from orgthink.evaluation import MOST_REPEATS, OrganizationSpec, RoleSpec
-from orgthink.fitting import require_roles, require_sampling
 from orgthink.guard import Crash, Guard, raised
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt

@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 import torch
 
 from orgthink.errors import UserError, require_above_zero, require_at_least
-from orgthink.kinds import typed
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.announce import say_saved, say_start
@@ -28,6 +27,7 @@ from orgthink.training.losses import UNSOUND, cross_entropy_sum, gradient_norm
 from orgthink.training.models import Trainable
 from orgthink.training.parts import add_gradients
 from orgthink.training.rows import Row
+from orgthink.validation import typed
 
 
 @dataclass(frozen=True, slots=True)

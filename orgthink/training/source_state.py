@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from orgthink.errors import UserError
 from orgthink.files import read_whole, write_whole
-from orgthink.kinds import plain, typed
+from orgthink.validation import plain, typed
 
 T = TypeVar("T")
 

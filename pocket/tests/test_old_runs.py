@@ -23,7 +23,6 @@ from orgthink_pocket.recipes import JOINED
 from orgthink.cli import main
 from orgthink.episode import Episode, Grade
 from orgthink.former_settings import migrate_settings
-from orgthink.kinds import plain
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.measure.summary import summarise
@@ -33,6 +32,7 @@ from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.store import RunFolder
 from orgthink.tasks import task_named
 from orgthink.training.rl_settings import RlSettings
+from orgthink.validation import plain
 
 OLD = Path(__file__).parent / "fixtures" / "a46cad4"
 EXPECTED = json.loads((OLD / "expected.json").read_text())

@@ -19,7 +19,7 @@ from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason
 from orgthink.errors import ToolError
 from orgthink.evaluation import evaluate, resolve
-from orgthink.grading import engine_failed
+from orgthink.failures import engine_failed
 from orgthink.organizations.sequential import Sequential
 from orgthink.runtime.session import Session
 from orgthink.store import RunFolder
@@ -233,7 +233,7 @@ async def test_a_late_bug_in_an_organization(attack: Attack, tmp_path: Path, mon
         "a grader of a plug-in forgets to return its grade",
         BUG,
         WHERE,
-        (lambda answer: None, "TypeError in evaluation.py, line "),
+        (lambda answer: None, "TypeError in grading.py, line "),
     ),
     Attack(
         "a grader of a plug-in finds more right solutions than a number may say",

@@ -20,7 +20,7 @@ from loopback import Exchange, Play, babbles, says, sends
 from small import TASK_OF_THREE
 
 import orgthink
-from orgthink import episode_json, store
+from orgthink import episode_json, jsonl, store
 from orgthink.cli import main
 from orgthink.engines import wire
 from orgthink.engines.engine import EngineError
@@ -262,7 +262,8 @@ STORED = "An episode that is too long to be read again ends with an error, and i
 
 @each(Attack("an episode longer than a line may be (here 16 KiB)", STORED, "the others go on", "so " * 6_000))
 async def test_an_episode_that_is_too_long(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(episode_json, "LONGEST_LINE", 1 << 14)
+    for module in (episode_json, jsonl):  # who writes, and who reads
+        monkeypatch.setattr(module, "LONGEST_LINE", 1 << 14)
     plays = (ATTACKED, says(attack.given + "<ANSWER> 3 </ANSWER>")), *[FINE] * 2
     episodes = await evaluated(tmp_path / "run", *plays, what=planned(tokens=20_000))
     long = episodes.pop(ATTACKED)

@@ -16,11 +16,11 @@ from orgthink.cli import main
 from orgthink.episode import SCHEMA_VERSION, Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.episode_json import dump
 from orgthink.evaluation import OrganizationSpec
-from orgthink.kinds import plain
 from orgthink.recipes.jobs import Pairs
 from orgthink.tasks.bench import livecodebench
 from orgthink.tasks.judge import JudgedOutput, JudgeLimits
 from orgthink.training.sft import SftSettings
+from orgthink.validation import plain
 
 CODE = "No code that a run folder names is run unless `--trust` is given."
 PROGRAMS = "No program in an answer is run again unless `--trust` is given, and then as the task says, never a record."

@@ -16,7 +16,7 @@ from terse import TERSE, WHOLE
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.episode_json import dump, load
-from orgthink.grading import engine_failed
+from orgthink.failures import engine_failed
 from orgthink.measure.orchestration import executed
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.best_of_n import BestOfN

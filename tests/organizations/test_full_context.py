@@ -11,7 +11,8 @@ from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Exhausted, FormatError, Sampling, StopReason
 from orgthink.errors import ContextFull, EngineError, RequestRefused
-from orgthink.grading import engine_failed, grade
+from orgthink.failures import engine_failed
+from orgthink.grading import grade
 from orgthink.grammar.toolcall import CUT, CallStatus
 from orgthink.measure.orchestration import rounds, statuses
 from orgthink.organizations.paramanager import ParaManager

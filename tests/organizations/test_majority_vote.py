@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orgthink.compatibility import pool_warning, require_sampling_noise
 from orgthink.engines import EngineSpec
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec, RoleSpec
-from orgthink.fitting import pool_warning, require_sampling_noise
-from orgthink.grading import engine_failed
+from orgthink.failures import engine_failed
 from orgthink.measure.usage import usage
 from orgthink.organizations.below import identical_below
 from orgthink.organizations.majority_vote import MajorityVote

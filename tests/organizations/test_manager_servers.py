@@ -22,10 +22,10 @@ from orgthink.episode import Episode, Sampling, StopReason
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec
 from orgthink.grammar.toolcall import CallStatus, Response
-from orgthink.kinds import plain
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
+from orgthink.validation import plain
 
 SERVER = Path(__file__).parent.parent / "tools" / "mcp_server.py"
 OTHER = """

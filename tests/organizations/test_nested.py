@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from rule_engine import RuleEngine
 from terse import TERSE
 
+from orgthink.compatibility import require_depth, require_roles, require_sampling_noise
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, FormatError, Grade, Origin, Problem, Sampling, Status, StopReason, Trace
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec
-from orgthink.fitting import require_depth, require_roles, require_sampling_noise
 from orgthink.grammar.toolcall import FINAL, CallStatus, ToolCall, render_reply
 from orgthink.integrity import require_integrity
 from orgthink.measure.concurrency import concurrency

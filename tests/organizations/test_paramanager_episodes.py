@@ -33,13 +33,13 @@ from managed import (
     told,
 )
 
+from orgthink.compatibility import require_roles
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn, pieces
 from orgthink.episode import Episode, Exhausted, FormatError, Origin, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec
-from orgthink.fitting import require_roles
-from orgthink.grading import engine_failed
+from orgthink.failures import engine_failed
 from orgthink.grammar.toolcall import CallStatus, CallTags, Response, ToolCall, read_reply, render_reply
 from orgthink.measure.orchestration import calls, cost, executed, models, rounds, statuses, tools
 from orgthink.organizations.paramanager import ParaManager

@@ -30,7 +30,7 @@ from managed import (
 
 from orgthink.engines.scripted import Turn
 from orgthink.episode import FormatError, Origin, Sampling, Status, StopReason
-from orgthink.grading import engine_failed
+from orgthink.failures import engine_failed
 from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, render_reply
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.measure.orchestration import cost, executed, rounds, statuses

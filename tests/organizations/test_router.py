@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from terse import TERSE
 
+from orgthink.compatibility import require_sampling_noise
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem, Sampling
 from orgthink.errors import UserError
-from orgthink.fitting import require_sampling_noise
 from orgthink.organizations.router import Known, Router, best_member
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt

@@ -11,7 +11,7 @@ from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, FormatError, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec
-from orgthink.grading import engine_failed
+from orgthink.failures import engine_failed
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import usage
 from orgthink.organizations.self_refine import SelfRefine

@@ -16,7 +16,7 @@ from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import CONTROLLER, Episode, FormatError, Origin, Problem, Sampling, Status, StopReason, Trace
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec
-from orgthink.grading import engine_failed
+from orgthink.failures import engine_failed
 from orgthink.grammar.toolcall import FINAL, TAGS, ToolCall, render_reply
 from orgthink.measure.latency import critical_path
 from orgthink.organizations import ORGANIZATIONS

@@ -14,10 +14,10 @@ from random_graphs import random_graph
 
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec
-from orgthink.kinds import plain, typed
 from orgthink.organizations.workflow import Workflow
 from orgthink.organizations.workflow_graph import dependencies, everywhere, fill
 from orgthink.organizations.workflow_json import read_graph, written_graph
+from orgthink.validation import plain, typed
 
 GRAPH: dict[str, Any] = {
     "nodes": {

@@ -16,7 +16,7 @@ from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import CancelSource, Decision, Episode, Message, Problem, Sampling, Status, StopReason
 from orgthink.episode_json import dump, load
 from orgthink.errors import EngineError, ErrorKind, UserError
-from orgthink.grading import engine_failed
+from orgthink.failures import engine_failed
 from orgthink.grammar.toolcall import CallStatus
 from orgthink.measure.errors import error_kinds
 from orgthink.measure.people import model_seconds, people_seconds

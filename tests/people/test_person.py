@@ -22,7 +22,7 @@ from orgthink.export.inspect_log import eval_log
 from orgthink.export.messages import turns
 from orgthink.export.perfetto import trace
 from orgthink.export.session_traces import sessions
-from orgthink.grading import engine_failed
+from orgthink.failures import engine_failed
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.measure.orchestration import cost, rounds
 from orgthink.measure.people import model_seconds, people_seconds

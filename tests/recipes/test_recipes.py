@@ -20,7 +20,6 @@ from orgthink.coldstart.synthesis import Synthesis
 from orgthink.engines import EngineSpec
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.errors import UserError
-from orgthink.kinds import plain, typed
 from orgthink.recipes import jobs
 from orgthink.recipes.from_model import FromModel
 from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start, training_of
@@ -28,6 +27,7 @@ from orgthink.recipes.unchanged import require_same_problems
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.models import LoraSettings
+from orgthink.validation import plain, typed
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 

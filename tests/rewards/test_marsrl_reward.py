@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from orgthink.credit.shared import advantages
 from orgthink.grammar.verdict import Verdict
-from orgthink.kinds import plain, typed
 from orgthink.rewards import RoleReward
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.settings import MarsSettings
+from orgthink.validation import plain, typed
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling,
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec, RoleSpec
 from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
-from orgthink.kinds import plain, typed
 from orgthink.measure.accuracy import mixed
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations import ORGANIZATIONS
@@ -58,6 +57,7 @@ from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.training.rows import policy_rows
 from orgthink.training.source import Batch, Clock
+from orgthink.validation import plain, typed
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 

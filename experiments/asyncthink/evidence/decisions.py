@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.shared.claims import Results, value
+from experiments.shared.claims import Results, value, verdict
 from orgthink.arena.tables import Column, interval, table
 
 
@@ -43,11 +43,6 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{share:.1%}".replace("%", " %")
 
 
-def _both(row: Mapping[str, Any]) -> str:
-    held = {True: "yes", False: "no", None: "not measured"}
-    return ", ".join(held[row[id_]["holds"]] for id_ in ("A1", "A2"))
-
-
 def _measured(row: Mapping[str, Any], scale: float, digits: int) -> str:
     return interval({"mean": row["measured"], "low": row["low"], "high": row["high"]}, scale, digits)
 
@@ -59,5 +54,5 @@ _COLUMNS: tuple[Column, ...] = (
     ("right", lambda row: row["right"]),
     ("− best baseline, points", lambda row: _measured(row["A1"], 100, 1)),
     ("path ÷ its path", lambda row: _measured(row["A2"], 1, 2)),
-    ("A1, A2", _both),
+    ("A1, A2 by the rule alone", lambda row: ", ".join(verdict(row[id_]) for id_ in ("A1", "A2"))),
 )

@@ -15,17 +15,21 @@ from experiments.asyncthink.evidence.on_gpu import on_gpu
 from experiments.asyncthink.evidence.targets import over_targets
 from experiments.shared.evidence import Evidence
 
+NEW = {
+    "six": "lessons with two to six countdowns",
+    "whole": "lessons that all have six",
+    "varied": "lessons for a pool of eight, with many forks at once",
+    "averaged": "the mean of the models before and after these lessons",
+    "paid": "a reward for a short path instead of for concurrency",
+    "longer": "25 steps more of it",
+    "drilled": "as many drills in the lessons as the base had",
+    "thrice": "five times as many lessons, once for each training",
+    "soup": "the mean of these three lessons",
+}
+"""What each arena of six countdowns has that those before it have not."""
 DECISIONS = (
     Decision("countdown", "", "four solutions of one countdown; all others: six countdowns in one problem"),
-    Decision("six", ", six", "lessons with two to six countdowns"),
-    Decision("whole", ", six again", "lessons that all have six"),
-    Decision("varied", ", six a third time", "lessons for a pool of eight, with many forks at once"),
-    Decision("averaged", ", six a fourth time", "the mean of the models before and after these lessons"),
-    Decision("paid", ", six a fifth time", "a reward for a short path instead of for concurrency"),
-    Decision("longer", ", six a sixth time", "25 steps more of it"),
-    Decision("drilled", ", six a seventh time", "as many drills in the lessons as the base had"),
-    Decision("thrice", ", six an eighth time", "five times as many lessons, once for each training"),
-    Decision("soup", ", six a ninth time", "the mean of these three lessons"),
+    *(Decision(name, f", {ONCE_MORE[name]}", new) for name, new in NEW.items()),
 )
 """All decisions of A1 and A2, in their order."""
 EVIDENCE = Evidence(

@@ -154,7 +154,9 @@ def _once_more(first: Results, second: Results, repairs: Results | None) -> Iter
 
 
 def mean_of_two(first: Measured, second: Measured) -> Measured:
-    """Mean of two independent estimates: half of the root of the sum of their squared half-widths on either side."""
+    """Mean of two estimates that are independent given their base: half of the root of the sum of their squared
+    half-widths on either side. It is too wide rather than too narrow where Student's quantile made these wide.
+    """
     if None in (first.mean, first.low, first.high, second.mean, second.low, second.high):
         return UNKNOWN
     mean = (first.mean + second.mean) / 2

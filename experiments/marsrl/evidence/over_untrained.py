@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from experiments.shared.estimates import as_json
-from experiments.shared.recorded import cells_of
+from experiments.shared.recorded import cells_of, is_recorded
 from orgthink.arena.config import Arena
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.crossed import crossed_difference
@@ -16,8 +16,13 @@ BEFORE = "untrained"
 """The system before reinforcement learning."""
 
 
-def over_untrained(runs: Path, arena: Arena) -> dict[str, Any]:
-    """Method → right more often than the system before training: the paired difference, and that of each seed."""
+def over_untrained(runs: Path, arena: Arena) -> dict[str, Any] | None:
+    """Method → right more often than the system before training: the paired difference, and that of each seed.
+
+    `None` unless all episodes are recorded.
+    """
+    if not all(is_recorded(runs, arena, name) for name in arena.methods):
+        return None
     cells = {name: cells_of(runs, arena, name, all_correct) for name in arena.methods}
     return {
         name: {

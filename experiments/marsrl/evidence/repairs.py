@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from experiments.shared.claims import over_seeds
 from experiments.shared.estimates import as_json
-from experiments.shared.recorded import cells_of
+from experiments.shared.recorded import cells_of, episodes_of, is_recorded
 from orgthink.arena.config import Arena
 from orgthink.episode import Episode, Trace
 from orgthink.measure.accuracy import all_correct
-from orgthink.measure.crossed import crossed_average, crossed_difference, crossed_proportion
+from orgthink.measure.crossed import crossed_difference
 from orgthink.measure.verification import Correction, corrections
 
 CORRECTOR, FRESH, UNTRAINED = "marsrl", "fresh-corrector", "fresh-untrained"
@@ -18,45 +21,58 @@ CORRECTOR, FRESH, UNTRAINED = "marsrl", "fresh-corrector", "fresh-untrained"
 FIRST = "corrector-1"
 """The output that takes the place of the solver's own solution."""
 
+Repairs = dict[str, tuple[bool, int]]
+"""Problem → whether the first correction of a wrong solution that was rejected is right, and its tokens."""
 
-def repairs(runs: Path, arena: Arena) -> dict[str, Any]:
-    """By method: share of the solver's wrong solutions that are right after their first correction, and its tokens.
 
-    `difference`: corrector - fresh solver, over the problems and seeds in which both verifiers rejected a wrong
-    solution. `verifier`: how much more often the system with a fresh solver is right by the trained verifier than by
-    the base's.
+def repairs(runs: Path, arena: Arena) -> dict[str, Any] | None:
+    """Corrections of solver's solutions that are wrong and rejected; `None` unless all episodes are recorded.
+
+    `fixed` and `tokens` of each method: mean over such solutions, of each seed. `difference`: share fixed, corrector −
+    fresh solver, where both verifiers rejected a wrong solution, of each seed; the interval is Student's over seeds,
+    since no problem has such a solution in all of them. `pairs` are their numbers. `verifier`: how much more often the
+    system with a fresh solver is right by the trained verifier than by the base's.
     """
-    right = {method: cells_of(runs, arena, method, _mended) for method in (CORRECTOR, FRESH)}
-    tokens = {method: cells_of(runs, arena, method, _tokens) for method in (CORRECTOR, FRESH)}
-    shares = {
-        method: {
-            "fixed": as_json(crossed_proportion(right[method])),
-            "tokens": as_json(crossed_average(tokens[method])),
-        }
-        for method in right
+    if not all(is_recorded(runs, arena, method) for method in (CORRECTOR, FRESH, UNTRAINED)):
+        return None
+    found = {
+        method: [repaired(episodes_of(runs, method, seed)) for seed in arena.seeds] for method in (CORRECTOR, FRESH)
     }
+    both = [sorted(ours.keys() & theirs.keys()) for ours, theirs in zip(found[CORRECTOR], found[FRESH], strict=True)]
+    gaps = [
+        fmean(ours[problem][0] - theirs[problem][0] for problem in problems)
+        for problems, ours, theirs in zip(both, found[CORRECTOR], found[FRESH], strict=True)
+    ]
     ends = [cells_of(runs, arena, method, all_correct) for method in (FRESH, UNTRAINED)]
     return {
-        **shares,
-        "difference": as_json(crossed_difference(right[CORRECTOR], right[FRESH])),
+        **{method: _of_each_seed(some) for method, some in found.items()},
+        "pairs": [len(problems) for problems in both],
+        "difference": _estimate(gaps),
         "verifier": as_json(crossed_difference(*ends)),
     }
 
 
-def _mended(episode: Episode) -> float | None:
-    first = _first(episode)
-    return None if first is None else float(first.after)
+def repaired(episodes: Sequence[Episode]) -> Repairs:
+    """The first corrections of these episodes, where the solver's solution is wrong."""
+    found: Repairs = {}
+    for episode in episodes:
+        first = next((one for one in corrections(episode) if one.stream == FIRST), None)
+        if first is not None and not first.before:
+            found[episode.problem.id] = (first.after, _trace(episode, first).steps)
+    return found
 
 
-def _tokens(episode: Episode) -> float | None:
-    first = _first(episode)
-    return None if first is None else float(_trace(episode, first.agent).steps)
+def _of_each_seed(found: Sequence[Repairs]) -> dict[str, Any]:
+    return {
+        name: [fmean(one[place] for one in some.values()) for some in found]
+        for place, name in enumerate(("fixed", "tokens"))
+    }
 
 
-def _first(episode: Episode) -> Correction | None:
-    """The first correction of a solution that a solver wrote and that is wrong."""
-    return next((one for one in corrections(episode) if one.stream == FIRST and not one.before), None)
+def _estimate(gaps: Sequence[float]) -> dict[str, float | None]:
+    mean = over_seeds(gaps)
+    return {"mean": mean.mean, "low": mean.low, "high": mean.high}
 
 
-def _trace(episode: Episode, agent: str) -> Trace:
-    return next(trace for trace in episode.traces if trace.agent == agent)
+def _trace(episode: Episode, correction: Correction) -> Trace:
+    return next(trace for trace in episode.traces if trace.agent == correction.agent)

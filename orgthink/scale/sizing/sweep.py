@@ -7,7 +7,6 @@ from dataclasses import asdict, fields, replace
 from typing import Any, TypeVar
 
 from orgthink.errors import UserError, pick, user_input
-from orgthink.kinds import typed
 from orgthink.recipes.jobs import Job, Reinforced
 from orgthink.scale.sizing.hardware import ACCELERATORS, Accelerator, Cluster
 from orgthink.scale.sizing.plan import Plan
@@ -15,6 +14,7 @@ from orgthink.scale.sizing.recipe import embedded_setup, verl_setup, work_of
 from orgthink.scale.sizing.setup import Setup
 from orgthink.scale.sizing.shape import Model
 from orgthink.scale.sizing.work import Work
+from orgthink.validation import typed
 
 Sizes = TypeVar("Sizes")
 

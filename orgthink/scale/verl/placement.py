@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from orgthink.errors import UserError, require_at_least
-from orgthink.kinds import typed
+from orgthink.validation import typed
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pocket_solver import solve
 
 from orgthink.engines import engine_spec, open_engine
 from orgthink.evaluation import OrganizationSpec
-from orgthink.grading import engine_failed
+from orgthink.failures import engine_failed
 
 
 async def test_the_shipped_model_votes_on_problems():
