@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
+from orgthink.threads import cores
 
 if TYPE_CHECKING:
     from orgthink.recipes.jobs import Job
 
+SIDE_BY_SIDE = 2
+"""Number of trainings that run at once, each with its share of the cores."""
 SEED = "-seed"
 """Separator between the name of a recipe and the seed in the name of a run."""
 
@@ -30,18 +36,37 @@ def train_missing(
     bases: Mapping[str, str] | None = None,
     episodes: Mapping[str, str] | None = None,
 ) -> None:
-    """Train all missing runs, and continue unfinished ones. UserError if one does not finish.
+    """Train all missing runs, and continue unfinished ones, `SIDE_BY_SIDE` at once. UserError if one does not finish.
 
-    `bases`: run → run to start from instead of the recipe's own model. `episodes`: run → run folder of trajectories to
-    train on, for recipes that leave it open.
+    `bases`: run → run to start from instead of the recipe's own model; if it is among the names it comes first.
+    `episodes`: run → run folder of trajectories to train on, for recipes that leave it open.
     """
-    for name in names:
-        run, base, learned = runs / name, (bases or {}).get(name), (episodes or {}).get(name)
-        if not finished(run, base, learned):
-            begun = (run / "config.json").is_file()
-            run_orgthink("train", *(["--resume", str(run)] if begun else _begin(runs, name, base, learned)))
-        if not finished(run, base, learned):
-            raise UserError(f"{run} is not finished: the same command continues it")
+    wanted, bases, episodes = dict.fromkeys(names), bases or {}, episodes or {}
+    order = TopologicalSorter({name: {bases[name]} & wanted.keys() if name in bases else () for name in wanted})
+    order.prepare()
+    running: dict[Future[None], str] = {}
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        try:
+            while order.is_active():
+                for name in order.get_ready():
+                    running[pool.submit(_train, runs, name, bases.get(name), episodes.get(name))] = name
+                for one in wait(running, return_when=FIRST_COMPLETED).done:
+                    one.result()
+                    order.done(running.pop(one))
+        except BaseException:  # Ctrl-C too, which reaches the trainings themselves: no other one begins
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _train(runs: Path, name: str, base: str | None, learned: str | None) -> None:
+    """Train a run, unless it is finished."""
+    run = runs / name
+    if finished(run, base, learned):
+        return
+    begun = (run / "config.json").is_file()
+    run_orgthink("train", *(["--resume", str(run)] if begun else _begin(runs, name, base, learned)))
+    if not finished(run, base, learned):
+        raise UserError(f"{run} is not finished: the same command continues it")
 
 
 def _begin(runs: Path, name: str, base: str | None, episodes: str | None) -> list[str]:
@@ -166,7 +191,8 @@ def _seconds(taken: float | dict[str, float]) -> float:
 def run_orgthink(*arguments: str) -> None:
     """Run a command and wait for its end. Ctrl-C also reaches the command, which then saves a checkpoint."""
     print(f"orgthink {' '.join(arguments)}", flush=True)
-    process = subprocess.Popen([sys.executable, "-m", "orgthink", *arguments])
+    threads = {"OMP_NUM_THREADS": str(max(1, cores() // SIDE_BY_SIDE))} if arguments[0] == "train" else {}
+    process = subprocess.Popen([sys.executable, "-m", "orgthink", *arguments], env={**threads, **os.environ})
     interrupted = False
     while True:
         try:

@@ -276,13 +276,15 @@ def rehearsed(folder: Path) -> Path:
 def test_what_is_missing_is_trained_and_collected_in_order(tmp_path: Path, commands: list[tuple[str, ...]]):
     results.train(tmp_path)
     model, collection = rehearsed(tmp_path), tmp_path / runs.COLLECTED
-    assert commands[:4] == [
+    assert commands[:2] == [
         ("train", "pocket-rehearsed", "--out", str(tmp_path / "pocket-rehearsed")),
         ("eval", "--resume", str(collection)),
+    ]
+    assert set(commands[2:]) >= {  # these two and others side by side
         ("train", runs.SFT, "--model", str(model), "--episodes", str(collection), "--out", str(tmp_path / runs.SFT)),
         ("train", "pocket-tools", "--seed", "1", "--out", str(tmp_path / "pocket-tools-seed1")),
-    ]
-    assert {words[1] for words in commands[4:]} == set(runs.TRAINED[3:])
+    }
+    assert {Path(words[-1]).name for words in commands[2:]} == set(runs.TRAINED[1:])
     assert RunFolder.open(collection).config["settings"]["engine"]["model"] == str(model)
     commands.clear()
     results.train(tmp_path)

@@ -6,6 +6,7 @@ import json
 import random
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -188,15 +189,31 @@ def test_what_is_missing_is_trained_and_what_is_begun_goes_on(tmp_path: Path, mo
     for _ in range(2):
         runs.train_missing(tmp_path, [begun, base, from_base], {from_base: base})
     model = tmp_path / base / "checkpoints" / f"step-{RECIPES[base].steps:06d}" / "model"
-    assert told == [
-        ("train", "--resume", str(tmp_path / begun)),
-        ("train", base, "--out", str(tmp_path / base)),
-        ("train", from_base, "--model", str(model), "--out", str(tmp_path / from_base)),
-    ]
+    of_base = ("train", base, "--out", str(tmp_path / base))
+    after = ("train", from_base, "--model", str(model), "--out", str(tmp_path / from_base))
+    assert set(told) == {("train", "--resume", str(tmp_path / begun)), of_base, after} and len(told) == 3
+    assert told.index(of_base) < told.index(after), "a base comes before the runs that start from it"
     with pytest.raises(UserError, match="not finished"):
         monkeypatch.setattr(runs, "run_orgthink", lambda *arguments: told.append(arguments))
         runs.train_missing(tmp_path, [f"{RECIPE}-seed3"])
     assert told[-1] == ("train", RECIPE, "--seed", "3", "--out", str(tmp_path / f"{RECIPE}-seed3"))
+
+
+def test_two_trainings_run_at_once_and_none_begins_after_one_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    both, told = Barrier(2, timeout=60), list[str]()
+
+    def train(*arguments: str) -> None:
+        told.append(arguments[1])
+        both.wait()
+        raise UserError(f"{arguments[1]} failed")
+
+    monkeypatch.setattr(runs, "run_orgthink", train)
+    names = [RECIPE, "asyncthink-countdown-mini-sequential", "asyncthink-countdown-mini-no-sft"]
+    with pytest.raises(UserError, match="failed"):
+        runs.train_missing(tmp_path, names, {names[2]: RECIPE})
+    assert sorted(told) == sorted(names[:2])
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,7 @@ def _once_more(first: Results, second: Results, repairs: Results | None) -> Iter
         estimate(None if repairs is None else repairs["difference"]),
         "lower end ≤ 0",
         lambda _, low, __: low <= 0,
+        caveat="not at equal tokens",
     )
     yield Claim(
         "M5 (six trainings)",
