@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.marsrl.evidence.claims import mean_of_two
+from experiments.marsrl.evidence.gains import SYSTEMS, gains, welch
 from experiments.marsrl.evidence.repairs import CORRECTOR, FRESH, UNTRAINED, repairs
 from experiments.marsrl.evidence.results import EVIDENCE
 from experiments.shared.claims import UNKNOWN, Measured, over_seeds
@@ -32,7 +33,8 @@ def recorded(runs: Path, method: str, seed: int, kinds: Sequence[tuple[bool, boo
     with folder.journal() as journal:
         for number, (solution, correction) in enumerate(kinds):
             problem = PROBLEMS[number]
-            traces = [written(problem, "solver", SOLUTION, solution)]
+            report = Trace("0/verification-1", "verifier", "0", (Span(Origin.SAMPLED, "…", 1),), returned="…")
+            traces = [written(problem, "solver", SOLUTION, solution), report]
             if correction is not UNASKED:
                 traces.append(written(problem, "corrector", CORRECTION, correction))
                 traces.append(written(problem, "corrector", 9, not correction, second=True))
@@ -80,3 +82,25 @@ def test_the_mean_of_two_estimates_has_the_half_width_of_their_squares() -> None
     assert (found.mean, found.low, found.high) == pytest.approx((0.06, 0.01, 0.11))
     assert mean_of_two(Measured(0.04, -0.02, 0.10), UNKNOWN) == UNKNOWN
     assert mean_of_two(Measured(0.04, None, None), Measured(0.08, 0.00, 0.16)) == UNKNOWN
+
+
+def test_welchs_interval_takes_each_samples_own_variance() -> None:
+    alike = welch([0.0, 1.0, 2.0], [3.0, 4.0, 5.0])  # 4 degrees of freedom, t = 2.776
+    assert (alike["mean"], alike["low"], alike["high"]) == pytest.approx((-3, -3 - 2.267, -3 + 2.267), abs=1e-3)
+    apart = welch([0.0, 1.0, 2.0], [4.0, 4.0, 4.0])  # 2 degrees of freedom, t = 4.303
+    assert (apart["low"], apart["high"]) == pytest.approx((-3 - 2.484, -3 + 2.484), abs=1e-3)
+
+
+def test_a_gain_is_over_the_systems_own_solver(tmp_path: Path) -> None:
+    for seed in ARENA.seeds:
+        for method in SYSTEMS:
+            recorded(tmp_path, method, seed, [(WRONG, method == CORRECTOR), (RIGHT, UNASKED), (WRONG, UNASKED)])
+    found = gains(tmp_path, ARENA)
+    assert found is not None
+    assert found[CORRECTOR]["right"] == pytest.approx([2 / 3] * 3) and found["lessons"]["right"] == pytest.approx(
+        [1 / 3] * 3
+    )
+    assert found[CORRECTOR]["recall"] == found[CORRECTOR]["false_alarms"] == [0.0] * 3, "reports without a verdict"
+    assert found[CORRECTOR]["solver"] == pytest.approx([1 / 3] * 3)
+    assert found["unpaired"]["lessons"]["gain"]["mean"] == pytest.approx(1 / 3)
+    assert set(found["unpaired"]) == {"shared", "lessons", "untrained"}

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from experiments.marsrl.evidence.claims import claims
+from experiments.marsrl.evidence.gains import gains
 from experiments.marsrl.evidence.over_untrained import over_untrained
 from experiments.marsrl.evidence.pipeline_steps import pipeline_steps
 from experiments.marsrl.evidence.repairs import repairs
@@ -22,6 +23,7 @@ EVIDENCE = Evidence(
         "pipeline-steps": ("pipeline", pipeline_steps),
         "over-untrained": ("pipeline", over_untrained),
         "repairs": ("repeated", repairs),
+        "gains": ("repeated", gains),
     },
 )
 """The arenas and claims of MarsRL."""
