@@ -45,7 +45,7 @@ REPAIRS = dict.fromkeys(("difference", "verifier"), RIGHT)
 """What is measured in the episodes of the second sample of trainings."""
 MEASURED = {
     **{name: {"shares": dict.fromkeys(SAMPLED, SHARES)} for name in ("routing", "reordered-routing")},
-    "repairs": REPAIRS,
+    **dict.fromkeys(("repairs", "repairs-paired"), REPAIRS),
     "starts": {"started": [0.7, 0.9], "started-bare": [0.1, 0.2]},
     "beside-strangers": {"ratio": {"paramanager": {"mean": 1.0, "low": 0.95, "high": 1.05, "n": 3}}},
     "trained-parts": {

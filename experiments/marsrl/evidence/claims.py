@@ -39,6 +39,7 @@ def claims(arenas: Mapping[str, Results]) -> list[Claim]:
         *read_with(VOID, _orders(arenas.get("trained-parts", {}))),
         *(pipeline_claims(arenas["pipeline"]) if "pipeline" in arenas else ()),
         *(_once_more(arenas["sparse"], arenas["repeated"], arenas.get("repairs")) if "repeated" in arenas else ()),
+        *(_paired(arenas["paired"], arenas.get("repairs-paired")) if "paired" in arenas else ()),
     ]
 
 
@@ -130,14 +131,7 @@ def pipeline_claims(results: Results) -> Iterator[Claim]:
 
 def _once_more(first: Results, second: Results, repairs: Results | None) -> Iterator[Claim]:
     """M4 by repairs, M5 over both samples of trainings, and M11: what came with the second sample."""
-    yield Claim(
-        "M4 (repairs)",
-        "of wrong solutions that the trained verifier rejects: fixed by its corrector − by a fresh attempt",
-        estimate(None if repairs is None else repairs["difference"]),
-        "lower end ≤ 0",
-        lambda _, low, __: low <= 0,
-        caveat="not at equal tokens",
-    )
+    yield _repaired("M4 (repairs)", repairs)
     yield Claim(
         "M5 (six trainings)",
         "a reward for each role beats a shared one: mean of both differences",
@@ -145,8 +139,34 @@ def _once_more(first: Results, second: Results, repairs: Results | None) -> Iter
         "lower end ≤ 0",
         lambda _, low, __: low <= 0,
     )
-    yield Claim(
-        "M11",
+    yield _verified("M11", repairs)
+
+
+def _paired(results: Results, repairs: Results | None) -> Iterator[Claim]:
+    """M3, M4, M5 and M11 by trainings that were evaluated before, at one temperature."""
+    mark = "one temperature"
+    yield _better(results, f"M3 ({mark})", "lessons", "it beats as many updates on what teachers write")
+    yield _repaired(f"M4 (repairs, {mark})", repairs)
+    yield _better(results, f"M5 ({mark})", "shared", "a reward for each role beats a shared one")
+    yield _verified(f"M11 ({mark})", repairs)
+
+
+def _repaired(id_: str, repairs: Results | None) -> Claim:
+    """M4 by what becomes of wrong solutions."""
+    return Claim(
+        id_,
+        "of wrong solutions that the trained verifier rejects: fixed by its corrector − by a fresh attempt",
+        estimate(None if repairs is None else repairs["difference"]),
+        "lower end ≤ 0",
+        lambda _, low, __: low <= 0,
+        caveat="not at equal tokens",
+    )
+
+
+def _verified(id_: str, repairs: Results | None) -> Claim:
+    """M11: by whom solutions are rejected."""
+    return Claim(
+        id_,
         "it is the trained verifier that helps: beside a fresh attempt, trained − the base's: difference",
         estimate(None if repairs is None else repairs["verifier"]),
         "lower end ≤ 0",

@@ -17,13 +17,15 @@ EVIDENCE = Evidence(
     Path(__file__).parent,
     ("sparse", "pipeline"),
     claims,
-    extra=("sudoku", "ablations", "repeated"),
+    extra=("sudoku", "ablations", "repeated", "paired"),
     measures={
         "trained-parts": ("ablations", trained_parts),
         "pipeline-steps": ("pipeline", pipeline_steps),
         "over-untrained": ("pipeline", over_untrained),
         "repairs": ("repeated", repairs),
         "gains": ("repeated", gains),
+        "repairs-paired": ("paired", repairs),
+        "gains-paired": ("paired", gains),
     },
 )
 """The arenas and claims of MarsRL."""
