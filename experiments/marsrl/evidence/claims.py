@@ -21,6 +21,8 @@ from experiments.shared.claims import (
 )
 from orgthink.arena.plans import UNCAPPED
 
+FRESH_ROUNDS = ("fresh-2", "fresh-3", "fresh-corrector")
+"""Systems with a fresh attempt in the corrector's place and two, three or four rounds."""
 TASKS = {"sudoku": "", "sparse": ", ten empty", "repeated": ", repeated"}
 """Arena of the whole system → what its claims are marked with."""
 
@@ -147,8 +149,22 @@ def _paired(results: Results, repairs: Results | None) -> Iterator[Claim]:
     mark = "one temperature"
     yield _better(results, f"M3 ({mark})", "lessons", "it beats as many updates on what teachers write")
     yield _repaired(f"M4 (repairs, {mark})", repairs)
+    if rival := _within_tokens(results):
+        text = f"its corrector beats fresh attempts at no more tokens, which are {rival}"
+        yield _better(results, "M4 (equal tokens)", rival, text)
     yield _better(results, f"M5 ({mark})", "shared", "a reward for each role beats a shared one")
     yield _verified(f"M11 ({mark})", repairs)
+
+
+def _within_tokens(results: Results) -> str | None:
+    """The system with fresh attempts that takes the most tokens of those that take no more than the reference; `None`
+    without any."""
+    most = value(results, "marsrl", "tokens").mean
+    taken = {name: value(results, name, "tokens").mean for name in FRESH_ROUNDS}
+    within = {
+        name: tokens for name, tokens in taken.items() if tokens is not None and most is not None and tokens <= most
+    }
+    return max(within, key=lambda name: within[name], default=None)
 
 
 def _repaired(id_: str, repairs: Results | None) -> Claim:
