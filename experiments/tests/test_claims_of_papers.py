@@ -134,6 +134,20 @@ def test_each_part_of_the_pipeline_is_compared_as_it_is_put_in() -> None:
     assert [row["holds"] for row in decided.values()] == [True, True, False]
 
 
+def test_fresh_attempts_are_compared_at_no_more_tokens_than_the_corrector() -> None:
+    def decided(tokens: Mapping[str, float]) -> dict[str, Claim]:
+        found = {name: results_of(arena_of(MARSRL, name)) for name in ("sparse", "paired")}
+        for row in found["paired"]["tables"]["uncapped"]:
+            row["tokens"] = {"mean": tokens.get(row["method"], 1.0), "low": 0.0, "high": 1.0, "n": 3}
+        return {claim.id: claim for claim in MARSRL.claims(found)}
+
+    taken = {"marsrl": 500.0, "fresh-2": 400.0, "fresh-3": 480.0, "fresh-corrector": 600.0}
+    equal = decided(taken)["M4 (equal tokens)"]
+    assert "fresh-3" in equal.text and equal.row()["holds"]
+    nearest = decided(taken | {"marsrl": 300.0})["M4 (equal tokens)"]
+    assert "fresh-2 (which takes 100 more" in nearest.text and nearest.row()["holds"] is None, "none takes as few"
+
+
 def test_errors_that_are_left_are_a_share_of_those_of_the_other() -> None:
     results = results_of(arena_of(MARSRL, "sudoku"))  # right in 60 and 80 %: half of the errors are left
     ratio = error_ratio(results, "untrained")

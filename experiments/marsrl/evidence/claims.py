@@ -149,22 +149,23 @@ def _paired(results: Results, repairs: Results | None) -> Iterator[Claim]:
     mark = "one temperature"
     yield _better(results, f"M3 ({mark})", "lessons", "it beats as many updates on what teachers write")
     yield _repaired(f"M4 (repairs, {mark})", repairs)
-    if rival := _within_tokens(results):
-        text = f"its corrector beats fresh attempts at no more tokens, which are {rival}"
-        yield _better(results, "M4 (equal tokens)", rival, text)
+    yield from _at_equal_tokens(results)
     yield _better(results, f"M5 ({mark})", "shared", "a reward for each role beats a shared one")
     yield _verified(f"M11 ({mark})", repairs)
 
 
-def _within_tokens(results: Results) -> str | None:
-    """The system with fresh attempts that takes the most tokens of those that take no more than the reference; `None`
-    without any."""
+def _at_equal_tokens(results: Results) -> Iterator[Claim]:
+    """M4 by whole systems: fresh attempts in the most rounds that take no more tokens than the reference. Where all
+    take more, the fewest stand beside the claim."""
     most = value(results, "marsrl", "tokens").mean
-    taken = {name: value(results, name, "tokens").mean for name in FRESH_ROUNDS}
-    within = {
-        name: tokens for name, tokens in taken.items() if tokens is not None and most is not None and tokens <= most
-    }
-    return max(within, key=lambda name: within[name], default=None)
+    taken = {name: tokens for name in FRESH_ROUNDS if (tokens := value(results, name, "tokens").mean) is not None}
+    if most is None or not taken:
+        return
+    within = [name for name, tokens in taken.items() if tokens <= most]
+    rival = max(within, key=taken.__getitem__) if within else min(taken, key=taken.__getitem__)
+    beside = "" if within else f" (which takes {taken[rival] - most:.0f} more: beside the claim)"
+    text = f"its corrector beats fresh attempts at no more tokens, {rival}{beside}"
+    yield replace(_better(results, "M4 (equal tokens)", rival, text), decides=bool(within))
 
 
 def _repaired(id_: str, repairs: Results | None) -> Claim:
