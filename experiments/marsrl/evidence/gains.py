@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, variance
 from typing import Any
 
+from experiments.marsrl.evidence.trained_parts import judged
 from experiments.shared.recorded import episodes_of, is_recorded
 from orgthink.arena.config import Arena
 from orgthink.episode import Episode
 from orgthink.measure import verification
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.estimate import student
-from orgthink.organizations.prompts import style_named
 
 SYSTEMS = ("marsrl", "shared", "lessons", "untrained")
 """Systems of solver, verifier and corrector."""
 
 
 def gains(runs: Path, arena: Arena) -> dict[str, Any] | None:
-    """By system and seed: share right, share right of its solver's own answers, the first verdicts' recall and false
-    alarms. `unpaired`: the reference − each other system by shares and by gains over the own solver, with Welch's
-    interval over the trainings. `None` unless all episodes are recorded.
+    """By system and seed: share right, share right of its solver's own answers, and what `judged` says of the first
+    verdicts.
+
+    `unpaired`: the reference − each other system by shares and by gains over the own solver, with Welch's interval over
+    the trainings. `None` unless all episodes are recorded.
     """
     if not all(is_recorded(runs, arena, name) for name in SYSTEMS):
         return None
@@ -52,19 +54,12 @@ def welch(first: Sequence[float], second: Sequence[float]) -> dict[str, float]:
 
 
 def _measured(episodes: Sequence[Episode]) -> dict[str, float]:
-    form = style_named("pocket-base").verdicts
-    first = [judged for episode in episodes for judged in verification.judgements(episode, form)[:1]]
     grades = [verification.solver_grade(episode) for episode in episodes]
     return {
         "right": fmean(all_correct(episode) or 0.0 for episode in episodes),
         "solver": fmean(grade is not None and grade.all_correct for grade in grades),
-        "recall": _share(verification.recall(first)),
-        "false_alarms": _share(verification.false_alarms(first)),
+        **judged(episodes),
     }
-
-
-def _share(values: Iterable[tuple[str, float | None]]) -> float:
-    return fmean(float(value or 0.0) for _, value in values)
 
 
 def _over_seeds(measured: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -31,7 +31,7 @@ def trained_parts(runs: Path, arena: Arena) -> dict[str, Any]:
     often the system is right than its stronger solver alone. Lengths: last - first ten steps of each seed."""
     lines = [_metrics(runs, arena, seed) for seed in arena.seeds]
     return {
-        "verifiers": {name: [_judged(_episodes(runs, name, seed)) for seed in arena.seeds] for name in VERIFIERS},
+        "verifiers": {name: [judged(_episodes(runs, name, seed)) for seed in arena.seeds] for name in VERIFIERS},
         "over_stronger": as_json(
             crossed_difference(_right(runs, arena, "over-stronger"), _right(runs, arena, "stronger"))
         ),
@@ -39,9 +39,10 @@ def trained_parts(runs: Path, arena: Arena) -> dict[str, Any]:
     }
 
 
-def _judged(episodes: list[Episode]) -> dict[str, float]:
+def judged(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Of each episode's first verdict: recall of wrong solutions, false alarms, and recall · (1 - false alarms)."""
     form = style_named("pocket-base").verdicts
-    first = [judged for episode in episodes for judged in verification.judgements(episode, form)[:1]]
+    first = [verdict for episode in episodes for verdict in verification.judgements(episode, form)[:1]]
     recall = fmean(bool(found) for _, found in verification.recall(first))
     alarms = fmean(bool(found) for _, found in verification.false_alarms(first))
     return {"recall": recall, "false_alarms": alarms, "quality": recall * (1 - alarms)}
