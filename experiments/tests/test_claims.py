@@ -209,6 +209,8 @@ def test_a_verdict_is_read_with_its_caveats() -> None:
     rows = decided()
     assert {id_ for id_, row in rows.items() if not row["caveat"]} >= {"A9 (parts, η)", "A11", "A14"}, "bases that err"
     assert all(VOID in row["caveat"] for id_, row in rows.items() if "six a" in id_)
+    caveats = {id_: rows[id_]["caveat"] for id_ in ("A9 (parts, accuracy)", "A9 (sums, accuracy)", "A10 (parts, η)")}
+    assert list(caveats.values()) == [LETTER, VOID, LETTER], caveats
     assert all(row["caveat"] == AMENDED for id_, row in rows.items() if id_.startswith("A2") and id_[2:3].isdigit())
 
 
