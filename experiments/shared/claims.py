@@ -99,6 +99,11 @@ class ByMeans(Claim):
         return super().row() | {"holds": None if mean is None else not self.refuted(mean, mean, mean)}
 
 
+def above_zero(id_: str, text: str, measured: Measured, caveat: str = "") -> Claim:
+    """A claim that a difference is above zero, by its lower end."""
+    return Claim(id_, text, measured, "lower end ≤ 0", lambda _, low, __: low <= 0, caveat=caveat)
+
+
 def means(first: float | None, second: float | None, of: Callable[[float, float], float]) -> Measured:
     """A function of two means, without an interval."""
     return UNKNOWN if first is None or second is None else Measured(of(first, second), None, None)

@@ -16,6 +16,7 @@ from experiments.shared.claims import (
     Claim,
     Measured,
     Results,
+    above_zero,
     against_reference,
     best,
     best_held_out,
@@ -165,12 +166,10 @@ def _as_right(id_: str, rival: str, difference: Measured) -> Claim:
 
 def _concurrency_reward(countdown: Results) -> Iterator[Claim]:
     """A5 and A6: what R_η is worth."""
-    yield Claim(
+    yield above_zero(
         "A5",
         "the concurrency reward shortens the path: steps without − with it",
         against_reference(countdown, "no-concurrency-reward", "critical_path_steps"),
-        "lower end ≤ 0",
-        lambda _, low, __: low <= 0,
     )
     yield Claim(
         "A6",
@@ -222,7 +221,7 @@ def _transfer(arena: Results, family: str, title: str) -> Iterator[Claim]:
 
 def _expected(id_: str, text: str, change: Any, name: str) -> Claim:
     if name == "η":
-        return Claim(id_, text, change, "lower end ≤ 0", lambda _, low, __: low <= 0)
+        return above_zero(id_, text, change)
     if name == "path":
         return Claim(id_, text, change, "upper end ≥ 0", lambda _, __, high: high >= 0)
     return Claim(id_, text, change, "mean < −0.03", lambda mean, *_: mean < -0.03)
@@ -237,19 +236,15 @@ def _flat(id_: str, text: str, change: Any, name: str) -> Claim:
 def _stages(arena: Results, efficiency: Results) -> Iterator[Claim]:
     """A7 and A8: what each stage of the training is worth."""
     for method, what in (("no-lessons", "without lessons"), ("no-reinforcement", "without reinforcement learning")):
-        yield Claim(
+        yield above_zero(
             f"A7 ({method})",
             f"both stages are needed: right answers in 100 steps of critical path, with both - {what}",
             estimate(efficiency.get(method)),
-            "lower end ≤ 0",
-            lambda _, low, __: low <= 0,
         )
-    yield Claim(
+    yield above_zero(
         "A8",
         "random structures beat the two topologies: critical path after reinforcement learning, fixed - random",
         against_reference(arena, "fixed", "critical_path_steps"),
-        "lower end ≤ 0",
-        lambda _, low, __: low <= 0,
     )
     yield Claim(
         "A8 (accuracy)",
@@ -304,12 +299,10 @@ def _where_they_pay(mixed: Results, dependent: Results) -> Iterator[Claim]:
         lambda mean, *_: mean > 0.60,
         caveat=VOID,
     )
-    yield Claim(
+    yield above_zero(
         "A16",
         "paid for concurrency, it forks where parts depend: critical path on chains, λ − μ",
         against_reference(dependent, "paid-for-concurrency", "critical_path_steps"),
-        "lower end ≤ 0",
-        lambda _, low, __: low <= 0,
     )
     for arena, what in ((mixed, "six countdowns"), (dependent, "chains")):
         yield Claim(
@@ -324,12 +317,10 @@ def _where_they_pay(mixed: Results, dependent: Results) -> Iterator[Claim]:
 
 def _paid(arena: Results) -> Iterator[Claim]:
     """A18 and A19: a reward for the path against one for concurrency, from one base."""
-    yield Claim(
+    yield above_zero(
         "A18",
         "paid for the path it ends on a shorter one than paid for concurrency: steps, λ − μ",
         against_reference(arena, "paid-for-concurrency", "critical_path_steps"),
-        "lower end ≤ 0",
-        lambda _, low, __: low <= 0,
     )
     yield Claim(
         "A19",

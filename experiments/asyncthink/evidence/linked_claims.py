@@ -11,6 +11,7 @@ from experiments.shared.claims import (
     Claim,
     Measured,
     Results,
+    above_zero,
     against_reference,
     best_held_out,
     estimate,
@@ -64,12 +65,10 @@ def linked_claims(arena: Results, kinds: Results) -> Iterator[Claim]:
     yield from _short(arena, kinds, right)
     yield from _in_every_training(kinds, right)
     for method in ("fan-out", "fan-out-trained"):
-        yield Claim(
+        yield above_zero(
             f"A25 ({method})",
             f"righter than a static workflow, {_DIVISIBLE}: difference",
             _of(kinds, "divisible", method, "right_gap"),
-            "lower end ≤ 0",
-            lambda _, low, __: low <= 0,
         )
     yield from _learned(kinds, right)
     yield from _paid_for_concurrency(kinds)
@@ -173,13 +172,7 @@ def _paid_for_concurrency(kinds: Results) -> Iterator[Claim]:
         "A27 (learned)": ("after − before", _pair(kinds, "paid-for-concurrency / untrained", "1", "forked_gap")),
     }
     for id_, (difference, measured) in found.items():
-        yield Claim(
-            id_,
-            f"paid for concurrency it forks more, one chain: {_FORKS}, {difference}",
-            measured,
-            "lower end ≤ 0",
-            lambda _, low, __: low <= 0,
-        )
+        yield above_zero(id_, f"paid for concurrency it forks more, one chain: {_FORKS}, {difference}", measured)
 
 
 def _of(kinds: Results, kind: str, method: str, measure: str) -> Measured:

@@ -13,6 +13,7 @@ from experiments.shared.claims import (
     Claim,
     Measured,
     Results,
+    above_zero,
     against_reference,
     estimate,
     over_seeds,
@@ -89,7 +90,7 @@ def _errors(results: Results, where: str) -> Claim:
 def _stronger(parts: Results) -> Iterator[Claim]:
     """M7: what the trained verifier and corrector add to a stronger solver."""
     if parts:
-        yield _above_zero(
+        yield above_zero(
             "M7",
             "it improves a stronger solver: the system over it − that solver alone",
             estimate(parts["over_stronger"]),
@@ -113,7 +114,7 @@ def _orders(parts: Results) -> Iterator[Claim]:
     quality = {name: [seed["quality"] for seed in seeds] for name, seeds in parts.get("verifiers", {}).items()}
     for first, second in (("adaptive", "balanced"), ("balanced", "random")) if quality else ():
         ours, theirs = quality[f"verify-{first}"], quality[f"verify-{second}"]
-        yield _above_zero(
+        yield above_zero(
             f"M10 ({first})",
             f"{first} sampling makes better verifiers than {second}: recall · (1 − false alarms), difference",
             over_seeds([mine - other for mine, other in zip(ours, theirs, strict=True)]),
@@ -130,7 +131,7 @@ def pipeline_claims(results: Results) -> Iterator[Claim]:
 def _once_more(first: Results, second: Results, repairs: Results | None) -> Iterator[Claim]:
     """M4 by repairs, M5 over both samples of trainings, and M11: what came with the second sample."""
     yield _repaired("M4 (repairs)", repairs)
-    yield _above_zero(
+    yield above_zero(
         "M5 (six trainings)",
         "a reward for each role beats a shared one: mean of both differences",
         mean_of_two(*(against_reference(results, "shared", "accuracy").negated for results in (first, second))),
@@ -166,13 +167,13 @@ def _repaired(id_: str, repairs: Results | None) -> Claim:
     """M4 by what becomes of wrong solutions."""
     text = "of wrong solutions that the trained verifier rejects: fixed by its corrector − by a fresh attempt"
     difference = estimate(None if repairs is None else repairs["difference"])
-    return _above_zero(id_, text, difference, "not at equal tokens")
+    return above_zero(id_, text, difference, "not at equal tokens")
 
 
 def _verified(id_: str, repairs: Results | None) -> Claim:
     """M11: by whom solutions are rejected."""
     text = "it is the trained verifier that helps: beside a fresh attempt, trained − the base's: difference"
-    return _above_zero(id_, text, estimate(None if repairs is None else repairs["verifier"]))
+    return above_zero(id_, text, estimate(None if repairs is None else repairs["verifier"]))
 
 
 def mean_of_two(first: Measured, second: Measured) -> Measured:
@@ -216,11 +217,6 @@ def _wrong(right: Measured) -> Measured:
     return Measured(*(None if end is None else 1 - end for end in (right.mean, right.high, right.low)))
 
 
-def _above_zero(id_: str, text: str, measured: Measured, caveat: str = "") -> Claim:
-    """A claim that a difference is above zero, by its lower end."""
-    return Claim(id_, text, measured, "lower end ≤ 0", lambda _, low, __: low <= 0, caveat=caveat)
-
-
 def _better(results: Results, id_: str, method: str, text: str) -> Claim:
     """More often right than a method."""
-    return _above_zero(id_, f"{text}: difference", against_reference(results, method, "accuracy").negated)
+    return above_zero(id_, f"{text}: difference", against_reference(results, method, "accuracy").negated)

@@ -14,6 +14,7 @@ from experiments.shared.claims import (
     Claim,
     Measured,
     Results,
+    above_zero,
     against_reference,
     best_held_out,
     estimate,
@@ -130,13 +131,11 @@ def _cost(pool: Results) -> Claim:
 def _start(starts: Results | None) -> Claim:
     """P10. The interval is over the last steps of one training each, in pairs: at a step both see the same problems."""
     first, second = ([], []) if starts is None else (starts[name] for name in STARTS)
-    return Claim(
+    return above_zero(
         "P10",
         "rewards for format and diversity start a base without fine-tuning: reward of the task in the last ten steps, "
         "with − without them",
         over_seeds([one - other for one, other in zip(first, second, strict=True)]),
-        "lower end ≤ 0",
-        lambda _, low, __: low <= 0,
     )
 
 
