@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from orgthink.episode import Episode
 from orgthink.episode_json import line_of, load
 from orgthink.files import append, open_to_append, open_to_read, require_lock, require_unmoved
+from orgthink.jsonl import whole_lines
 from orgthink.redaction import redact, redact_values
 from orgthink.terminal import clean, reason, show
 
@@ -85,13 +86,12 @@ class Journal:
         """Shorten metrics.jsonl to the lines before the first of a later step, and episodes.jsonl to `size` bytes,
         where a line ends; `None` leaves it. Returns the number of removed lines. Says if steps are missing."""
         require_unmoved(self._place)
-        lines = Path(self._metrics.name).read_bytes().splitlines(keepends=True)
-        whole = [line for line in lines if line.endswith(b"\n")]
-        steps = [_step_of(line, number) for number, line in enumerate(whole, 1)]
+        whole = list(whole_lines(Path(self._metrics.name)))
+        steps = [_step_of(line, number) for number, line in whole]
         end = next((place for place, each in enumerate(steps) if each > step), len(steps))
         if end and (missing := step - len(set(steps[:end]))) > 0:
             show(f"orgthink: {self._metrics.name} lacks {missing} of {step} steps", error=True)
-        self._metrics.truncate(sum(map(len, whole[:end])))
+        self._metrics.truncate(sum(len(line) for _, line in whole[:end]))
         if size is not None:
             self._file.truncate(size)
         return len(whole) - end
