@@ -140,6 +140,6 @@ def test_a_trial_does_not_replace_the_published_results(config: Path) -> None:
 
 
 def test_each_arena_has_runs_and_a_page_of_its_own() -> None:
-    assert len({Options(config).folder for config in CONFIGS}) == len(CONFIGS) == 36
+    assert len({Options(config).folder for config in CONFIGS}) == len(CONFIGS) == 37
     for config in CONFIGS:
         assert Options(config).target == config.parent and (config.parent / "README.md").is_file()

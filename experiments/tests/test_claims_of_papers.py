@@ -41,11 +41,11 @@ BETTER = {"mean": -0.2, "low": -0.3, "high": -0.1, "n": 3}
 """A method that is right in 20 points less than the reference."""
 RIGHT = {"mean": 0.6, "low": 0.5, "high": 0.7, "n": 3}
 SHARES = [{"members": {"quick": 0.4, "thorough": 0.6}, "best": share} for share in (0.2, 0.3)]
-REPAIRS = dict.fromkeys(("difference", "verifier"), RIGHT)
+REPAIRS = dict.fromkeys(("difference", "verifier", "vote"), RIGHT)
 """What is measured in the episodes of the second sample of trainings."""
 MEASURED = {
     **{name: {"shares": dict.fromkeys(SAMPLED, SHARES)} for name in ("routing", "reordered-routing")},
-    **dict.fromkeys(("repairs", "repairs-paired"), REPAIRS),
+    **dict.fromkeys(("repairs", "repairs-paired", "repairs-anew"), REPAIRS),
     "starts": {"started": [0.7, 0.9], "started-bare": [0.1, 0.2]},
     "beside-strangers": {"ratio": {"paramanager": {"mean": 1.0, "low": 0.95, "high": 1.05, "n": 3}}},
     "trained-parts": {
@@ -110,7 +110,7 @@ def test_who_is_right_more_often_wins_and_who_is_not_does_not(paper: str) -> Non
         found = {name: results_of(arena_of(evidence, name), difference) for name in (*evidence.arenas, *evidence.extra)}
         decided = {claim.id: claim.row() for claim in evidence.claims(found)}
         for id_ in (
-            ("M1 (trained)", "M3", "M3, repeated", "M5")
+            ("M1 (trained)", "M3", "M3, repeated", "M5", "M1 (base, anew)", "M1 (eleven trainings)")
             if paper == "marsrl"
             else (
                 "P2",

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.marsrl.evidence.claims import mean_of_two
+from experiments.marsrl.evidence.claims import mean_of
 from experiments.marsrl.evidence.gains import SYSTEMS, gains, welch
-from experiments.marsrl.evidence.repairs import CORRECTOR, FRESH, UNTRAINED, repairs
+from experiments.marsrl.evidence.repairs import CORRECTOR, FRESH, UNTRAINED, VOTE, repairs
 from experiments.marsrl.evidence.results import EVIDENCE
 from experiments.shared.claims import UNKNOWN, Measured, over_seeds
 from orgthink.arena.config import read_arena
@@ -77,11 +77,26 @@ def test_nothing_is_decided_while_episodes_are_missing(tmp_path: Path) -> None:
     assert repairs(tmp_path, ARENA) is None, "no system with the base's verifier yet"
 
 
-def test_the_mean_of_two_estimates_has_the_half_width_of_their_squares() -> None:
-    found = mean_of_two(Measured(0.04, -0.02, 0.10), Measured(0.08, 0.00, 0.16))
+def test_a_vote_is_compared_with_where_it_was_recorded(tmp_path: Path) -> None:
+    for seed in ARENA.seeds:
+        for method in (CORRECTOR, FRESH, UNTRAINED):
+            recorded(tmp_path, method, seed, [(WRONG, RIGHT)] * 3)
+    before = repairs(tmp_path, ARENA)
+    assert before is not None and "vote" not in before
+    for seed in ARENA.seeds:
+        recorded(tmp_path, VOTE, seed, [(RIGHT, UNASKED), (WRONG, UNASKED), (WRONG, UNASKED)])
+    after = repairs(tmp_path, ARENA)
+    assert after is not None and after["vote"]["mean"] == pytest.approx(2 / 3), "fresh attempts are all right"
+
+
+def test_a_mean_of_estimates_has_the_half_width_of_their_weighted_squares() -> None:
+    first, second = Measured(0.04, -0.02, 0.10), Measured(0.08, 0.00, 0.16)
+    found = mean_of((first, 3), (second, 3))
     assert (found.mean, found.low, found.high) == pytest.approx((0.06, 0.01, 0.11))
-    assert mean_of_two(Measured(0.04, -0.02, 0.10), UNKNOWN) == UNKNOWN
-    assert mean_of_two(Measured(0.04, None, None), Measured(0.08, 0.00, 0.16)) == UNKNOWN
+    found = mean_of((first, 1), (second, 3))  # half-widths of 0.015 and 0.06
+    assert (found.mean, found.high - found.mean) == pytest.approx((0.07, 0.061847), abs=1e-6)
+    assert mean_of((first, 3), (UNKNOWN, 3)) == UNKNOWN
+    assert mean_of((Measured(0.04, None, None), 1), (second, 1)) == UNKNOWN
 
 
 def test_welchs_interval_takes_each_samples_own_variance() -> None:

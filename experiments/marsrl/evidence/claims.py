@@ -43,6 +43,7 @@ def claims(arenas: Mapping[str, Results]) -> list[Claim]:
         *(pipeline_claims(arenas["pipeline"]) if "pipeline" in arenas else ()),
         *(_once_more(arenas["sparse"], arenas["repeated"], arenas.get("repairs")) if "repeated" in arenas else ()),
         *(_paired(arenas["paired"], arenas.get("repairs-paired")) if "paired" in arenas else ()),
+        *(_anew(arenas) if "anew" in arenas else ()),
     ]
 
 
@@ -52,9 +53,7 @@ def _system(results: Results, where: str = "") -> Iterator[Claim]:
         yield _better(
             results, f"M1 (trained{where})", "vote", "it beats a vote of its solver at as many tokens or more"
         )
-    yield _better(
-        results, f"M1 (base{where})", "vote-untrained", "it beats a vote of the base's solver at as many tokens or more"
-    )
+    yield _over_vote(results, where)
     yield Claim(
         f"M2{where}",
         "and a vote of eight, whose path is shorter: difference",
@@ -67,7 +66,18 @@ def _system(results: Results, where: str = "") -> Iterator[Claim]:
     text = "its corrector beats a fresh attempt in its place (whole systems, not repairs: beside the claim)"
     yield replace(_better(results, f"M4{where}", "fresh-corrector", text), decides=False)
     yield _better(results, f"M5{where}", "shared", "a reward for each role beats a shared one")
-    yield Claim(
+    yield _halved(results, where)
+
+
+def _over_vote(results: Results, where: str) -> Claim:
+    """M1 where the solver is not trained."""
+    text = "it beats a vote of the base's solver at as many tokens or more"
+    return _better(results, f"M1 (base{where})", "vote-untrained", text)
+
+
+def _halved(results: Results, where: str) -> Claim:
+    """M6."""
+    return Claim(
         f"M6{where}",
         "errors of the trained system ÷ errors of the base's system",
         error_ratio(results, "untrained"),
@@ -134,7 +144,7 @@ def _once_more(first: Results, second: Results, repairs: Results | None) -> Iter
     yield above_zero(
         "M5 (six trainings)",
         "a reward for each role beats a shared one: mean of both differences",
-        mean_of_two(*(against_reference(results, "shared", "accuracy").negated for results in (first, second))),
+        mean_of(*((against_reference(results, "shared", "accuracy").negated, 3) for results in (first, second))),
     )
     yield _verified("M11", repairs)
 
@@ -147,6 +157,30 @@ def _paired(results: Results, repairs: Results | None) -> Iterator[Claim]:
     yield from _at_equal_tokens(results)
     yield _better(results, f"M5 ({mark})", "shared", "a reward for each role beats a shared one")
     yield _verified(f"M11 ({mark})", repairs)
+
+
+def _anew(arenas: Mapping[str, Results]) -> Iterator[Claim]:
+    """M1, M6 and M11 by trainings with lessons of their own, M1 over all samples, and M12, which came with them."""
+    results, repairs, where = arenas["anew"], arenas.get("repairs-anew"), ", anew"
+    samples = ((arenas.get("sparse"), 3), (arenas.get("repeated"), 3), (results, 5))
+    against_votes = (
+        (UNKNOWN if sample is None else against_reference(sample, "vote-untrained", "accuracy").negated, trainings)
+        for sample, trainings in samples
+    )
+    yield _over_vote(results, where)
+    yield above_zero(
+        "M1 (eleven trainings)",
+        "it beats a vote of the base's solver at as many tokens or more: mean of three differences",
+        mean_of(*against_votes),
+    )
+    yield _halved(results, where)
+    yield _verified("M11 (anew)", repairs)
+    yield above_zero(
+        "M12",
+        "its verifier beside fresh attempts beats a vote at as many tokens or more: difference",
+        estimate(None if repairs is None else repairs.get("vote")),
+    )
+    yield _errors(results, where)
 
 
 def _at_equal_tokens(results: Results) -> Iterator[Claim]:
@@ -176,14 +210,18 @@ def _verified(id_: str, repairs: Results | None) -> Claim:
     return above_zero(id_, text, estimate(None if repairs is None else repairs["verifier"]))
 
 
-def mean_of_two(first: Measured, second: Measured) -> Measured:
-    """Mean of two estimates that are independent given their base: half of the root of the sum of their squared
-    half-widths on either side. It is too wide rather than too narrow where Student's quantile made these wide.
+def mean_of(*parts: tuple[Measured, int]) -> Measured:
+    """Mean of estimates that are independent given their base, each with the number of its trainings as its weight.
+
+    Its half-width is the root of the sum of their squared weighted half-widths: too wide rather than too narrow where
+    Student's quantile made these wide.
     """
-    if None in (first.mean, first.low, first.high, second.mean, second.low, second.high):
+    ends = [(one.mean, one.low, one.high, weight) for one, weight in parts]
+    if any(None in each for each in ends):
         return UNKNOWN
-    mean = (first.mean + second.mean) / 2
-    half = hypot((first.high - first.low) / 2, (second.high - second.low) / 2) / 2
+    all_of = sum(weight for *_, weight in ends)
+    mean = sum(each * weight for each, _, _, weight in ends) / all_of
+    half = hypot(*((high - low) / 2 * weight for _, low, high, weight in ends)) / all_of
     return Measured(mean, mean - half, mean + half)
 
 

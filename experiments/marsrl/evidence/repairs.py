@@ -16,8 +16,9 @@ from orgthink.measure.accuracy import all_correct
 from orgthink.measure.crossed import crossed_difference
 from orgthink.measure.verification import Correction, corrections
 
-CORRECTOR, FRESH, UNTRAINED = "marsrl", "fresh-corrector", "fresh-untrained"
-"""The trained system; the same with a solver in the corrector's place; the same with the base's verifier, too."""
+CORRECTOR, FRESH, UNTRAINED, VOTE = "marsrl", "fresh-corrector", "fresh-untrained", "vote-untrained"
+"""The trained system; the same with a solver in the corrector's place; the same with the base's verifier, too; and a
+vote by that solver."""
 FIRST = "corrector-1"
 """The output that takes the place of the solver's own solution."""
 
@@ -31,7 +32,8 @@ def repairs(runs: Path, arena: Arena) -> dict[str, Any] | None:
     `fixed` and `tokens` of each method: mean over such solutions, of each seed. `difference`: share fixed, corrector −
     fresh solver, where both verifiers rejected a wrong solution, of each seed; the interval is Student's over seeds,
     since no problem has such a solution in all of them. `pairs` are their numbers. `verifier`: how much more often the
-    system with a fresh solver is right by the trained verifier than by the base's.
+    system with a fresh solver is right by the trained verifier than by the base's; `vote`: than a vote is, where there
+    is one.
     """
     if not all(is_recorded(runs, arena, method) for method in (CORRECTOR, FRESH, UNTRAINED)):
         return None
@@ -43,12 +45,15 @@ def repairs(runs: Path, arena: Arena) -> dict[str, Any] | None:
         fmean(ours[problem][0] - theirs[problem][0] for problem in problems)
         for problems, ours, theirs in zip(both, found[CORRECTOR], found[FRESH], strict=True)
     ]
-    ends = [cells_of(runs, arena, method, all_correct) for method in (FRESH, UNTRAINED)]
+    fresh, untrained = (cells_of(runs, arena, method, all_correct) for method in (FRESH, UNTRAINED))
+    voted = VOTE in arena.methods and is_recorded(runs, arena, VOTE)
+    vote = crossed_difference(fresh, cells_of(runs, arena, VOTE, all_correct)) if voted else None
     return {
         **{method: _of_each_seed(some) for method, some in found.items()},
         "pairs": [len(problems) for problems in both],
         "difference": _estimate(gaps),
-        "verifier": as_json(crossed_difference(*ends)),
+        "verifier": as_json(crossed_difference(fresh, untrained)),
+        **({} if vote is None else {"vote": as_json(vote)}),
     }
 
 

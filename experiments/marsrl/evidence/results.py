@@ -17,7 +17,7 @@ EVIDENCE = Evidence(
     Path(__file__).parent,
     ("sparse", "pipeline"),
     claims,
-    extra=("sudoku", "ablations", "repeated", "paired"),
+    extra=("sudoku", "ablations", "repeated", "paired", "anew"),
     measures={
         "trained-parts": ("ablations", trained_parts),
         "pipeline-steps": ("pipeline", pipeline_steps),
@@ -26,6 +26,7 @@ EVIDENCE = Evidence(
         "gains": ("repeated", gains),
         "repairs-paired": ("paired", repairs),
         "gains-paired": ("paired", gains),
+        "repairs-anew": ("anew", repairs),
     },
 )
 """The arenas and claims of MarsRL."""
