@@ -13,21 +13,19 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from functools import cache, cached_property
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from importlib.util import find_spec
 from itertools import count
 from math import inf
-from typing import Any, NamedTuple, Self, TypeVar
-from urllib.request import getproxies
+from typing import Any, Self, TypeVar
 
 import httpx2
 
+from orgthink.addresses import require_proxies
 from orgthink.concurrency import AdaptivePlaces, pause, place
-from orgthink.errors import Failure, UserError
-from orgthink.redaction import conceal, conceal_proxies, redact
-from orgthink.secrets import expand
+from orgthink.errors import Failure
+from orgthink.http_response import OVERLOADED, HttpResponse, TooLarge, complaint, read
+from orgthink.redaction import conceal, redact
 from orgthink.terminal import excerpt, reason
 
 log = logging.getLogger(__name__)
@@ -53,26 +51,11 @@ logging.setLogRecordFactory(_record_without_secrets)
 
 T = TypeVar("T")
 
+_LOGIN_OR_QUERY = re.compile(r"(?<=://)[^/?#]*@|[?#].*", re.DOTALL)
+"""What may be secret in the target of a redirect."""
+
 REPORT_EVERY = 30.0
 """Seconds between two lines about requests that are repeated."""
-
-LARGEST_BODY = 64 * 2**20
-"""Bytes of a response that are read, unless the caller allows others. A stream is read event by event."""
-
-OVERLOADED = (429, 503)
-"""Statuses of a server that gets more requests at once than it takes."""
-
-MISSING = (501, 505)
-"""Statuses of a server that lacks what a request is for."""
-
-LARGEST_COMPLAINT = 2**16
-"""Bytes that are read of a response with a status other than 200."""
-
-LARGEST_PAGE = 2**13
-"""Characters of an HTML page in which its text is looked for: the search may take the square of it."""
-
-_TAGS = re.compile(r"<(style|script|title).*?</\1>|<[a-zA-Z/!][^>]*>", re.DOTALL | re.IGNORECASE)
-"""What is no text in an HTML page; its title says the same as its heading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,41 +90,6 @@ class RetryPolicy:
         return least + min(self.first_delay * 2 ** (attempt - 1), self.longest_delay) * random.uniform(0.5, 1.0)
 
 
-class HttpResponse(NamedTuple):
-    """A complete response."""
-
-    status: int
-    """HTTP status."""
-    body: bytes
-    """Content."""
-    retry_after: float | None = None
-    """Seconds until the server accepts the request again, by its Retry-After header."""
-    location: str | None = None
-    """Where a redirect points to."""
-
-    @property
-    def text(self) -> str:
-        """The body as UTF-8."""
-        return self.body.decode(errors="replace")
-
-    @property
-    def busy(self) -> bool:
-        """Whether the status means that the same request may succeed soon. A spent quota is not refilled soon, and what
-        a server lacks it does not get."""
-        failed = self.status in (408, 429) or (self.status >= 500 and self.status not in MISSING)
-        return failed and not self.without_quota
-
-    @property
-    def overloaded(self) -> bool:
-        """Whether the status asks for fewer requests at once."""
-        return self.status in OVERLOADED and self.busy
-
-    @property
-    def without_quota(self) -> bool:
-        """Whether the account behind the key may not send more."""
-        return self.status == 402 or (self.status == 429 and "insufficient_quota" in self.text)
-
-
 class Refused(Exception):
     """A failed attempt that may be repeated."""
 
@@ -149,10 +97,6 @@ class Refused(Exception):
         """`failure` is raised if there is no next attempt; `overloaded` servers get fewer requests at once."""
         super().__init__(str(failure))
         self.failure, self.retry_after, self.overloaded = failure, retry_after, overloaded
-
-
-class TooLarge(Exception):
-    """A response is larger than the caller allows."""
 
 
 class HttpClient:
@@ -185,7 +129,7 @@ class HttpClient:
         if not re.fullmatch("[!-~]*", key):
             raise ValueError("the key holds a character that no key has, such as a space or a line break within it")
         conceal(key)
-        _require_proxies()
+        require_proxies()
         self._what, self._retry_policy = what, retry_policy or RetryPolicy()
         self._failure, self._unreachable = failure, unreachable or failure
         self._refusal = refusal or (lambda reply: failure(self.answered(reply)))
@@ -364,91 +308,6 @@ class HttpClient:
 
     def _place(self, path: str) -> httpx2.URL:
         return self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{path}")
-
-
-def _require_proxies() -> None:
-    """Hide the logins of the proxies that the environment names. UserError for one that cannot be used."""
-    proxies = conceal_proxies()
-    none = "*" in [host.strip() for host in getproxies().get("no", "").split(",")]
-    for scheme in () if none else proxies.keys() & {"http", "https", "all"}:
-        proxy = proxies[scheme]
-        try:
-            _require_address(httpx2.URL(proxy))
-            httpx2.Proxy(proxy)
-            usable = not proxy.lower().startswith("socks") or find_spec("socksio") is not None
-        except (httpx2.InvalidURL, ValueError):
-            usable = False
-        if not usable:
-            where = f"{scheme.upper()}_PROXY"
-            raise UserError(f"{where} names no proxy that can be used here: write http://HOST:PORT, or unset {where}")
-
-
-def _require_address(url: httpx2.URL) -> None:
-    """ValueError for a port that there is not."""
-    if url.port is not None and not 0 <= url.port < 1 << 16:
-        raise ValueError("a port is a number from 1 to 65535")
-
-
-_LOGIN_OR_QUERY = re.compile(r"(?<=://)[^/?#]*@|[?#].*", re.DOTALL)
-"""What may be secret in the target of a redirect."""
-
-
-def server_url(text: str) -> httpx2.URL:
-    """Parse the URL of a server, with the values of its `${NAME}`.
-
-    ValueError, without the URL, which may hold a secret, unless it is http(s)://HOST…
-    """
-    text = expand(text)
-    if any(map(str.isspace, text)):  # where a login ends could not be told
-        raise ValueError("write a URL without spaces; %20 stands for one within it")
-    try:
-        url = httpx2.URL(text)
-    except (httpx2.InvalidURL, ValueError) as error:
-        raise ValueError("write a URL as http://HOST:PORT") from error
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ValueError("write a URL with http:// or https://, such as http://HOST:PORT")
-    _require_address(url)
-    return url
-
-
-async def read(response: httpx2.Response, most_bytes: int | None = None) -> HttpResponse:
-    """Read the complete response, and the beginning of one whose status is not 200. Raises TooLarge."""
-    body, most = bytearray(), most_bytes or LARGEST_BODY
-    async for part in response.aiter_bytes():
-        body += part
-        if response.status_code != 200 and len(body) > LARGEST_COMPLAINT:
-            break
-        if len(body) > most:
-            raise TooLarge(f"an answer of more than {most} bytes")
-    headers = response.headers
-    return HttpResponse(
-        response.status_code, bytes(body), retry_after(headers.get("retry-after")), headers.get("location")
-    )
-
-
-def retry_after(header: str | None) -> float | None:
-    """The delay of a Retry-After header, which is a number of seconds or an HTTP date; `None` if it is neither."""
-    if header is None:
-        return None
-    try:
-        seconds = float(header)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(header).timestamp() - time.time()
-        except (ValueError, OverflowError):
-            return None
-    return None if seconds != seconds else max(0.0, seconds)
-
-
-def complaint(body: str) -> str:
-    """The error message in the body of a response, on one line."""
-    try:
-        raw = json.loads(body)
-        found = raw.get("error") or raw.get("message") or raw.get("detail") or raw
-        body = str(found.get("message") or json.dumps(found) if isinstance(found, dict) else found)
-    except (ValueError, AttributeError, RecursionError):
-        body = _TAGS.sub(" ", redact(body)[:LARGEST_PAGE])  # of a proxy
-    return excerpt(body) or "nothing"
 
 
 @cache

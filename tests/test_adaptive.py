@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orgthink.addresses import server_url
 from orgthink.concurrency import AdaptivePlaces
 from orgthink.errors import ToolError
-from orgthink.http import HttpClient, server_url
+from orgthink.http import HttpClient
 from orgthink.runtime.clock import run_virtual
 
 SECONDS = 3.0

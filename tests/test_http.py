@@ -9,8 +9,10 @@ from email.utils import formatdate
 
 import pytest
 
+from orgthink.addresses import server_url
 from orgthink.errors import ToolError
-from orgthink.http import HttpClient, HttpResponse, Refused, RetryPolicy, complaint, retry_after, server_url
+from orgthink.http import HttpClient, Refused, RetryPolicy
+from orgthink.http_response import HttpResponse, complaint, retry_after
 
 
 def test_retry_after_is_seconds_or_a_date() -> None:

@@ -15,8 +15,9 @@ import orgthink
 ROOT = Path(orgthink.__file__).parent
 
 FLOORS = {
-    "version": 0, "errors": 0, "threads": 0, "garbage": 0, "provenance": 0, "registry": 0, "http": 0, "concurrency": 0,
-    "beside": 0, "pace": 0, "tabular": 0, "terminal": 0, "redaction": 0, "secrets": 0, "files": 0, "people": 0,
+    "version": 0, "errors": 0, "threads": 0, "garbage": 0, "provenance": 0, "registry": 0, "concurrency": 0,
+    "http": 0, "http_response": 0, "addresses": 0, "beside": 0, "pace": 0, "tabular": 0, "terminal": 0,
+    "redaction": 0, "secrets": 0, "files": 0, "people": 0,
     "jsonl": 0, "former_settings": 0, "validation": 0,
     "episode": 1, "grammar": 1, "engines": 1, "tasks": 1,
     "runtime": 2, "measure": 2, "kinds": 2, "store": 2, "settings": 2, "integrity": 2, "guard": 2,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import httpx2
 
+from orgthink.addresses import server_url
 from orgthink.engines import native_calls, refusals, wire
 from orgthink.engines.cache import AnswerCache
 from orgthink.engines.engine import (
@@ -28,7 +29,8 @@ from orgthink.engines.fewest import BYTES
 from orgthink.engines.wire import Mode
 from orgthink.episode import Message, Origin, Sampling, Span
 from orgthink.errors import RequestRefused, UserError
-from orgthink.http import HttpClient, HttpResponse, RetryPolicy, TooLarge, read, server_url
+from orgthink.http import HttpClient, RetryPolicy
+from orgthink.http_response import HttpResponse, TooLarge, read
 from orgthink.terminal import excerpt
 
 if TYPE_CHECKING:

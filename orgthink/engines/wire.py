@@ -27,7 +27,7 @@ from orgthink.engines.schema import (
 )
 from orgthink.engines.stops import StopFinder
 from orgthink.episode import Billed, Sampling, is_logprob
-from orgthink.http import HttpResponse, complaint
+from orgthink.http_response import HttpResponse, complaint
 from orgthink.terminal import excerpt
 
 if TYPE_CHECKING:

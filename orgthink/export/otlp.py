@@ -16,11 +16,11 @@ from threading import Lock, Thread, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
+from orgthink.addresses import server_url
 from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
 from orgthink.export.recorded import name_of
 from orgthink.export.spans import TraceSpan, trace_spans
-from orgthink.http import server_url
 from orgthink.redaction import conceal, conceal_named, conceal_proxies, redact
 from orgthink.store import RunFolder
 from orgthink.terminal import excerpt

@@ -7,8 +7,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from orgthink.addresses import server_url
 from orgthink.errors import ToolError, UserError
-from orgthink.http import HttpClient, HttpResponse, RetryPolicy, TooLarge, server_url
+from orgthink.http import HttpClient, RetryPolicy
+from orgthink.http_response import HttpResponse, TooLarge
 from orgthink.redaction import redact_foreign
 from orgthink.terminal import excerpt
 from orgthink.tools.keeper import Keeper

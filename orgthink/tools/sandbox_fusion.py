@@ -8,9 +8,11 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from orgthink.addresses import server_url
 from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError
-from orgthink.http import HttpClient, RetryPolicy, TooLarge, server_url
+from orgthink.http import HttpClient, RetryPolicy
+from orgthink.http_response import TooLarge
 from orgthink.redaction import redact_foreign
 from orgthink.runtime.result import Result
 from orgthink.terminal import excerpt

@@ -17,7 +17,7 @@ import orgthink
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.episode import Problem, StopReason
 from orgthink.errors import ToolError
-from orgthink.http import HttpResponse
+from orgthink.http_response import HttpResponse
 from orgthink.runtime import Limits, Session, runner
 from orgthink.runtime.result import Result, result_of
 from orgthink.tools.passages import Passage

@@ -24,6 +24,7 @@ from rich.console import Console
 
 import orgthink
 from orgthink import redaction, secrets
+from orgthink.addresses import server_url
 from orgthink.cli import main
 from orgthink.cli.lanes import Picture
 from orgthink.coldstart.pairs import pairs_of, read_pairs
@@ -34,7 +35,8 @@ from orgthink.episode import CancelSource, Episode, Message, Origin, Problem, Sa
 from orgthink.episode_json import dump, load
 from orgthink.errors import Failure, ToolError, UserError
 from orgthink.evaluation import Evaluation, OrganizationSpec
-from orgthink.http import LARGEST_PAGE, HttpClient, HttpResponse, RetryPolicy, complaint, server_url
+from orgthink.http import HttpClient, RetryPolicy
+from orgthink.http_response import LARGEST_PAGE, HttpResponse, complaint
 from orgthink.journal import LONGEST_TRACEBACK
 from orgthink.organizations.sequential import Sequential
 from orgthink.runtime.agent import Backing

@@ -16,7 +16,7 @@ from orgthink.engines.engine import ContextFull, EngineError, EngineUnavailable
 from orgthink.engines.wire import Mode
 from orgthink.episode import Sampling
 from orgthink.errors import RequestRefused
-from orgthink.http import HttpResponse
+from orgthink.http_response import HttpResponse
 
 # A model that thinks has no answer after one token.
 
