@@ -22,7 +22,7 @@ from experiments.paramanager.evidence.results import EVIDENCE as PARAMANAGER
 from experiments.paramanager.evidence.routing import SAMPLED, shares_of_calls
 from experiments.paramanager.evidence.starts import starts
 from experiments.shared import evidence as module
-from experiments.shared.claims import UNKNOWN, Claim, over_seeds
+from experiments.shared.claims import UNKNOWN, VOID, Claim, over_seeds
 from experiments.shared.evidence import Evidence, Options
 from orgthink.arena.config import Arena, read_arena
 from orgthink.arena.preparing import folder_of, training
@@ -48,6 +48,7 @@ MEASURED = {
     **dict.fromkeys(("repairs", "repairs-paired", "repairs-anew"), REPAIRS),
     "starts": {"started": [0.7, 0.9], "started-bare": [0.1, 0.2]},
     "beside-strangers": {"ratio": {"paramanager": {"mean": 1.0, "low": 0.95, "high": 1.05, "n": 3}}},
+    "one-solution": dict.fromkeys(("system", "fresh"), RIGHT),
     "trained-parts": {
         "verifiers": {name: [{"quality": 0.5}, {"quality": 0.6}] for name in VERIFIERS},
         "over_stronger": RIGHT,
@@ -57,10 +58,10 @@ MEASURED = {
 """What is measured in the runs of ParaManager and MarsRL."""
 BESIDE = {
     "paramanager": {f"{id_}{mark}" for id_ in ("P3", "P7", "P11") for mark in ("", " (reordered)")},
-    "marsrl": {f"M4{mark}" for mark in TASKS.values()},
+    "marsrl": {*(f"M4{mark}" for mark in TASKS.values()), "M1 (one solution, anew)", "M1 (eleven trainings)"},
 }
-"""Rows that stand beside a claim: no workflow was searched there, calls are not counted by kind and size, and whole
-systems are compared instead of repairs."""
+"""Rows that stand beside a claim: no workflow was searched there, calls are not counted by kind and size, whole systems
+are compared instead of repairs, and what was known or chosen afterwards decides nothing."""
 
 
 def arena_of(evidence: Evidence, name: str) -> Arena:
@@ -72,7 +73,7 @@ def results_of(arena: Arena, difference: dict[str, float] = BETTER) -> dict[str,
     return {
         "tables": {
             "uncapped": [
-                {"method": name, "group": one.group, "accuracy": RIGHT, "cost_units": RIGHT}
+                {"method": name, "group": one.group, **dict.fromkeys(("accuracy", "tokens", "cost_units"), RIGHT)}
                 for name, one in arena.methods.items()
             ]
         },
@@ -110,7 +111,7 @@ def test_who_is_right_more_often_wins_and_who_is_not_does_not(paper: str) -> Non
         found = {name: results_of(arena_of(evidence, name), difference) for name in (*evidence.arenas, *evidence.extra)}
         decided = {claim.id: claim.row() for claim in evidence.claims(found)}
         for id_ in (
-            ("M1 (trained)", "M3", "M3, repeated", "M5", "M1 (base, anew)", "M1 (eleven trainings)")
+            ("M1 (trained)", "M3", "M3, repeated", "M5", "M1 (base, anew)", "M1 (one attempt, anew)")
             if paper == "marsrl"
             else (
                 "P2",
@@ -146,6 +147,33 @@ def test_fresh_attempts_are_compared_at_no_more_tokens_than_the_corrector() -> N
     assert "fresh-3" in equal.text and equal.row()["holds"]
     nearest = decided(taken | {"marsrl": 300.0})["M4 (equal tokens)"]
     assert "fresh-2 (which takes 100 more" in nearest.text and nearest.row()["holds"] is None, "none takes as few"
+
+
+def test_a_system_that_takes_more_tokens_than_the_vote_decides_nothing_beside_it() -> None:
+    def decided(tokens: Mapping[str, float]) -> dict[str, Claim]:
+        found = results_of(arena_of(MARSRL, "anew"))
+        for row in found["tables"]["uncapped"]:
+            row["tokens"] = {"mean": tokens.get(row["method"], 1.0), "low": 0.0, "high": 1.0, "n": 5}
+        return {claim.id: claim for claim in MARSRL.claims({"anew": found} | MEASURED)}
+
+    taken = {"marsrl": 500.0, "fresh-corrector": 700.0, "vote-untrained": 600.0}
+    one = decided(taken)
+    assert one["M1 (base, anew)"].row()["holds"] and one["M12"].row()["holds"] is None
+    assert decided(taken | {"vote-untrained": 700.0})["M12"].row()["holds"], "as many are enough"
+
+
+def test_claims_of_a_task_without_errors_are_void() -> None:
+    def caveats(right: float) -> set[str]:
+        found = results_of(arena_of(MARSRL, "anew"))
+        for row in found["tables"]["uncapped"]:
+            row["accuracy"] = {"mean": right, "low": right - 0.05, "high": right + 0.05, "n": 5}
+        return {
+            claim.caveat
+            for claim in MARSRL.claims({"anew": found} | MEASURED)
+            if "anew" in claim.id and "B4" not in claim.id
+        }
+
+    assert caveats(0.9) == {VOID} and caveats(0.6) == {""}
 
 
 def test_errors_that_are_left_are_a_share_of_those_of_the_other() -> None:

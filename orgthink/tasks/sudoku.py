@@ -102,7 +102,7 @@ class Sudoku:
     def grade(self, problem: Problem, answer: str) -> Grade:
         """1 if the answer is a valid grid that keeps the clues, else 0: no credit for part of it."""
         grid = read(answer)
-        right = grid is not None and is_valid(grid) and _keeps(grid, problem.data["clues"])
+        right = grid is not None and is_valid(grid) and keeps(grid, problem.data["clues"])
         return Grade(correct=int(right), required=problem.required)
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
@@ -170,7 +170,8 @@ def is_valid(grid: Grid) -> bool:
     return all({grid[i][j] for i, j in unit} == {1, 2, 3, 4} for unit in UNITS)
 
 
-def _keeps(grid: Grid, clues: Grid) -> bool:
+def keeps(grid: Grid, clues: Grid) -> bool:
+    """Whether a grid has every clue in its place."""
     return all(clues[i][j] in (0, grid[i][j]) for i in range(4) for j in range(4))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from experiments.shared.claims import over_seeds
+from experiments.shared.claims import UNKNOWN, over_seeds
 from experiments.shared.estimates import as_json
 from experiments.shared.recorded import cells_of, episodes_of, is_recorded
 from orgthink.arena.config import Arena
@@ -29,11 +29,11 @@ Repairs = dict[str, tuple[bool, int]]
 def repairs(runs: Path, arena: Arena) -> dict[str, Any] | None:
     """Corrections of solver's solutions that are wrong and rejected; `None` unless all episodes are recorded.
 
-    `fixed` and `tokens` of each method: mean over such solutions, of each seed. `difference`: share fixed, corrector −
-    fresh solver, where both verifiers rejected a wrong solution, of each seed; the interval is Student's over seeds,
-    since no problem has such a solution in all of them. `pairs` are their numbers. `verifier`: how much more often the
-    system with a fresh solver is right by the trained verifier than by the base's; `vote`: than a vote is, where there
-    is one.
+    `fixed` and `tokens` of each method: mean over such solutions, of each seed, `None` where it has none.
+    `difference`: share fixed, corrector − fresh solver, where both verifiers rejected a wrong solution, of each seed;
+    the interval is Student's over seeds, since no problem has such a solution in all of them. `pairs` are their
+    numbers. `verifier`: how much more often the system with a fresh solver is right by the trained verifier than by
+    the base's; `vote`: than a vote is, where there is one.
     """
     if not all(is_recorded(runs, arena, method) for method in (CORRECTOR, FRESH, UNTRAINED)):
         return None
@@ -42,7 +42,7 @@ def repairs(runs: Path, arena: Arena) -> dict[str, Any] | None:
     }
     both = [sorted(ours.keys() & theirs.keys()) for ours, theirs in zip(found[CORRECTOR], found[FRESH], strict=True)]
     gaps = [
-        fmean(ours[problem][0] - theirs[problem][0] for problem in problems)
+        _mean([ours[problem][0] - theirs[problem][0] for problem in problems])
         for problems, ours, theirs in zip(both, found[CORRECTOR], found[FRESH], strict=True)
     ]
     fresh, untrained = (cells_of(runs, arena, method, all_correct) for method in (FRESH, UNTRAINED))
@@ -69,13 +69,19 @@ def repaired(episodes: Sequence[Episode]) -> Repairs:
 
 def _of_each_seed(found: Sequence[Repairs]) -> dict[str, Any]:
     return {
-        name: [fmean(one[place] for one in some.values()) for some in found]
+        name: [_mean([one[place] for one in some.values()]) for some in found]
         for place, name in enumerate(("fixed", "tokens"))
     }
 
 
-def _estimate(gaps: Sequence[float]) -> dict[str, float | None]:
-    mean = over_seeds(gaps)
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+def _estimate(gaps: Sequence[float | None]) -> dict[str, float | None]:
+    """Unknown where a training has no pair: it is not left out."""
+    known = [gap for gap in gaps if gap is not None]
+    mean = over_seeds(known) if len(known) == len(gaps) else UNKNOWN
     return {"mean": mean.mean, "low": mean.low, "high": mean.high}
 
 

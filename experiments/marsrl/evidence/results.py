@@ -7,6 +7,7 @@ from pathlib import Path
 
 from experiments.marsrl.evidence.claims import claims
 from experiments.marsrl.evidence.gains import gains
+from experiments.marsrl.evidence.one_solution import one_solution
 from experiments.marsrl.evidence.over_untrained import over_untrained
 from experiments.marsrl.evidence.pipeline_steps import pipeline_steps
 from experiments.marsrl.evidence.repairs import repairs
@@ -27,6 +28,7 @@ EVIDENCE = Evidence(
         "repairs-paired": ("paired", repairs),
         "gains-paired": ("paired", gains),
         "repairs-anew": ("anew", repairs),
+        "one-solution": ("anew", one_solution),
     },
 )
 """The arenas and claims of MarsRL."""

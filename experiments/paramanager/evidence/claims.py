@@ -49,9 +49,11 @@ def claims(arenas: Mapping[str, Results]) -> list[Claim]:
             ratio = _ratio(value(unseen, "paramanager", "accuracy"), value(reordered, "paramanager", "accuracy"))
             found.append(_unseen(ratio, "members in another order"))
     if "searched" in arenas:
-        found.append(
-            _better(arenas["searched"], "P3 (searched)", "workflow", "it beats a searched workflow", least=0.05)
-        )
+        searched = arenas["searched"]
+        found += [
+            _better(searched, "P2 (searched)", "sft", "reinforcement learning adds to fine-tuning", least=0.05),
+            _better(searched, "P3 (searched)", "workflow", "it beats a searched workflow", least=0.05),
+        ]
     if "shuffled" in arenas:
         found += _unknown(arenas["shuffled"], arenas.get("strangers"), arenas.get("beside-strangers"))
     if "parallel" in arenas:
