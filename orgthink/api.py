@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orgthink.compatibility import require_roles, require_sampling, require_sampling_noise
-from orgthink.engines import EngineSpec, engine_spec
+from orgthink.engines import EngineSpec, engine_spec, served_spec
 from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem, Sampling
@@ -46,7 +46,8 @@ QUESTION = "asked"
 """Task and id of a problem that is given as text: it has no grader."""
 
 Roles = Mapping[str, "str | EngineSpec"]
-"""Models by role: names as on the command line, or specifications."""
+"""Models by role: `MODEL` or `MODEL@URL` as on the command line, or specifications. A name without a URL is of the
+server of `url`, if that is given."""
 
 OpenRoles = Mapping[str, "str | EngineSpec | Engine"]
 """The same, or open engines, which stay open."""
@@ -276,7 +277,10 @@ def _roles(
     organizations: Mapping[str, OrganizationSpec], spec: EngineSpec, roles: Roles | None, sampling: Sampling
 ) -> dict[str, RoleSpec]:
     """Engine and sampling of each role: the given ones, and the partner models of the organizations' models."""
-    given = {role: _spec(model, None, None) for role, model in (roles or {}).items()}
+    given = {
+        role: model if isinstance(model, EngineSpec) else served_spec(model, spec.url)
+        for role, model in (roles or {}).items()
+    }
     found = {role: RoleSpec(engine, sampling) for role, engine in given.items()}
     for role, partner in partner_models(organizations, spec, given).items():
         engine = given[role] if role in given else engine_spec(partner.model)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -12,7 +11,7 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from orgthink.compatibility import require_depth, require_roles, require_sampling
-from orgthink.engines import STREAMS, EngineSpec, engine_spec, names_engine
+from orgthink.engines import STREAMS, EngineSpec, engine_spec, served_spec
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick, user_input
 from orgthink.evaluation import OrganizationSpec, RoleSpec
@@ -24,7 +23,6 @@ from orgthink.validation import plain, typed
 
 SAMPLING = ("max_tokens", "temperature", "top_p")
 """Settings of the sampling that a role may have to itself."""
-SERVED = re.compile(r"(.+?)@(https?://.+)", re.IGNORECASE)
 """A model, and the server that has it."""
 
 
@@ -86,11 +84,8 @@ class Options:
         return spec
 
     def served(self, model: str) -> EngineSpec:
-        """Of `MODEL` or `MODEL@URL`; those without a server of their own have that of the options, but for those of
-        another engine, such as `person:`."""
-        found = SERVED.fullmatch(model)
-        model, url = found.groups() if found else (model, None if names_engine(model) else self.url)
-        return engine_spec(model, url, streams=self.streams, cache=self.cache)
+        """Of `MODEL` or `MODEL@URL`; those without a server of their own have that of the options."""
+        return served_spec(model, self.url, self.streams, self.cache)
 
     def allowance(self, organizations: Mapping[str, OrganizationSpec]) -> Allowance:
         """Capacity and tokens: those of the options, else what the models were trained with."""

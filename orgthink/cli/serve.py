@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
+from orgthink.cli.notes import ignored_server, note
 from orgthink.cli.options import Options
 from orgthink.cli.tracing import Around, Traced
 from orgthink.engines.opening import Engines
@@ -76,6 +77,7 @@ class Serve(Traced, Options):
         from orgthink.serve.episodes import ServedEpisodes
 
         more = _tables(self.more)
+        note(ignored_server(self.spec(), self.model))
         with self._listening() as place:
             async with Engines() as engines:
                 models = await self._models(more, engines)
@@ -88,6 +90,8 @@ class Serve(Traced, Options):
                     for number in (signal.SIGTERM, signal.SIGINT):  # the server raises them again at its end
                         signal.signal(number, lambda *_: None)
                     await server(app).serve([place])
+                    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # an episode may have no end: another signal is one
+                    signal.signal(signal.SIGINT, signal.default_int_handler)
                     await episodes.drain()
 
     def _listening(self) -> socket.socket:
@@ -126,13 +130,15 @@ def _tables(file: Path | None) -> dict[str, Configured]:
     if file is None:
         return {}
     tables = toml_tables(file)
+    options = {field.name: field.name for field in fields(Configured)} | {"sampling": "role_sampling"}
     found: dict[str, Configured] = {}
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise UserError(f"{file}: {name} is not the table of a model")
         for option in table:
-            pick(f"option of {name} in {file}", option, {field.name: None for field in fields(Configured)})
-        found[name] = typed(Configured, table, f"{file}, {name}")
+            pick(f"option of {name} in {file}", option, dict.fromkeys(options))
+        named = {options[option]: value for option, value in table.items()}
+        found[name] = typed(Configured, named, f"{file}, {name}")
     return found
 
 

@@ -11,6 +11,7 @@ NAME            with a URL: the server's model of that name
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -96,6 +97,17 @@ class EngineSpec:
     def prompts(self) -> str:
         """The prompt style of the model's preset; `paper` by default."""
         return self.preset_values.get("prompts", "paper")
+
+
+def served_spec(model: str, url: str | None, streams: int = STREAMS, cache: Path | None = None) -> EngineSpec:
+    """The engine of `MODEL` or `MODEL@URL`. One without a server of its own has that of `url`, but for a model of
+    another engine, such as `person:`."""
+    found = _SERVED.fullmatch(model)
+    model, url = found.groups() if found else (model, None if names_engine(model) else url)
+    return engine_spec(model, url, streams=streams, cache=cache)
+
+
+_SERVED = re.compile(r"(.+?)@(https?://.+)", re.IGNORECASE)
 
 
 def engine_spec(

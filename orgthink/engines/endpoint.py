@@ -93,6 +93,8 @@ class EndpointEngine:
         self._thoughts = "reasoning_content"
         """Member of a message in which the server sends thoughts."""
         self._fields = wire.SupportedFields()
+        self._opened = False
+        """Whether the server has answered with this key: it then refuses prompts, and no longer the key."""
         try:
             base, own = _with_key(_base(server_url(url)))
             self._key = own or self._key
@@ -152,6 +154,7 @@ class EndpointEngine:
             try:
                 engine.model = await engine._choose(model)
                 engine.mode = await engine._probe(mode)
+                engine._opened = True
             except EngineError as error:
                 raise EngineUnavailable(str(error)) from error
             stack.pop_all()
@@ -260,13 +263,19 @@ class EndpointEngine:
         for mode in auto if requested == "auto" else [Mode(requested)]:
             ids = self._tokenizer.encode("Hi") if self._tokenizer else None
             context = Context((Message("user", "Hi"),), [Span(Origin.PROMPT, "Hi", 1, ids)])
-            body = wire.request(mode, self.model, context, Sampling(1)) | {"stream": False}
+            sampling = Sampling(1, seed=0)  # so that it is known here whether the server takes one
+            body = wire.request(mode, self.model, context, sampling) | {"stream": False}
             body.pop("stream_options", None)
             reply = await self._try(mode, body)
             if reply.status != 200 and not refusals.too_few_tokens(reply):
                 refusal = refusal or self._refusal(reply)
                 continue
             choice = wire.choice(reply.text)
+            if reply.status == 200 and not choice:  # LM Studio answers so where it does not know a path
+                refusal = refusal or EngineError(
+                    f"{self.url} sent no answer of a model: {self._server.complaint(reply)}"
+                )
+                continue
             self._keep_stops = next((field for name, field in wire.KEEPS_STOPS.items() if name in choice), None)
             if mode is Mode.CHAT:
                 self.native_calls = await self._takes_tools(body, reply)
@@ -285,7 +294,7 @@ class EndpointEngine:
         except EngineError:  # llama.cpp refuses tools with a server error
             return False
         tokens = [wire.prompt_tokens(each.text) for each in (without, reply)]
-        accepted = reply.status == 200 or refusals.too_few_tokens(reply)
+        accepted = (reply.status == 200 and bool(wire.choice(reply.text))) or refusals.too_few_tokens(reply)
         return accepted and (None in tokens or tokens[0] != tokens[1])
 
     async def _try(self, mode: Mode, body: dict[str, Any]) -> HttpResponse:
@@ -342,6 +351,8 @@ class EndpointEngine:
         if reply.without_quota or 300 <= reply.status < 400:
             return EngineUnavailable(self._server.answered(reply))
         match reply.status:
+            case 403 if self._opened:  # such as a filter of prompts
+                return RequestRefused(self._server.answered(reply))
             case 401 | 403 if self._key:
                 return EngineUnavailable(f"{self.url} refuses the API key: {message}")
             case 401 | 403:

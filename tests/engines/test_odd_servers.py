@@ -75,6 +75,52 @@ async def test_a_server_without_seeds_gets_none() -> None:
         assert ["seed" in exchange.body for exchange in server.exchanges] == [True, False, False], "it was learned"
 
 
+async def test_a_seed_is_refused_before_a_prompt_may_name_it() -> None:
+    """Of a refusal that names a word of the prompt nobody could tell what it is about."""
+
+    async def strict(exchange: Exchange) -> None:
+        wrong = {"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}
+        if "seed" in exchange.body:
+            return await exchange.reply(422, {"detail": [wrong]})
+        if exchange.body.get("stream"):
+            return await says("five")(exchange)
+        await exchange.reply(200, {"choices": [{"message": {"content": "x"}, "finish_reason": "length"}]})
+
+    async with loopback(strict) as server:
+        server.probing = strict
+        engine = await EndpointEngine.open(server.url, "tiny", mode="chat", retry_policy=QUICK)
+        assert (await answer(engine, "How many seeds has an apple?", seed=0))[0] == "five"
+        await engine.aclose()
+
+
+async def test_a_filter_of_prompts_does_not_refuse_the_key() -> None:
+    flagged = answers(403, "your input was flagged")
+    async with opened(flagged, says("fine"), mode="chat", api_key="secret") as (_, engine):
+        with pytest.raises(RequestRefused, match="answered 403: your input was flagged"):
+            await answer(engine)
+        assert (await answer(engine))[0] == "fine"
+
+
+async def test_a_key_that_is_refused_at_once_is_named() -> None:
+    async with loopback() as server:
+        server.listing = server.probing = answers(403, "no access")
+        with pytest.raises(EngineUnavailable, match="refuses the API key: no access"):
+            await EndpointEngine.open(server.url, "tiny", api_key="secret", retry_policy=QUICK)
+
+
+@pytest.mark.parametrize("body", [{"error": "Unexpected endpoint or method"}, {"choices": []}, []])
+async def test_an_answer_without_an_answer_opens_nothing(body: Any) -> None:
+    """LM Studio answers 200 to any path."""
+
+    async def odd(exchange: Exchange) -> None:
+        await exchange.reply(200, body)
+
+    async with loopback() as server:
+        server.listing = server.probing = odd
+        with pytest.raises(EngineUnavailable, match="sent no answer of a model"):
+            await EndpointEngine.open(server.url, "tiny", retry_policy=QUICK)
+
+
 @pytest.mark.parametrize(
     "choice",
     [
