@@ -168,7 +168,7 @@ class Contest:
         unit = self.arena.unit if part == "evaluations" else None
         place = made_in(self.out, self.arena).resolve()
         episodes = await self.lab.episodes(path, plan, f"{part}/{contender.method}/{run}", place)
-        return [attempt_of(episode, unit) for episode in episodes]
+        return [attempt_of(episode, unit, contender.cap) for episode in episodes]
 
     def _preparations(self, name: str, seed: int) -> dict[Run, Prepared]:
         """Those of a method. UserError if one failed."""

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from math import exp, log
 from typing import Any
 
-from orgthink.episode import Episode
+from orgthink.arena.plans import UNCAPPED, Cap
+from orgthink.episode import Episode, Exhausted
 from orgthink.errors import UserError
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.concurrency import concurrency
@@ -34,9 +35,6 @@ PATH_RATIO, SECONDS_RATIO = "critical_path_ratio", "seconds_ratio"
 
 OK = "ok"
 """Status of a row with results."""
-
-CAPPED = ("tokens", "turns")
-"""Budgets of a cap, as a trace names the one that ran out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,9 @@ class Attempt:
     """Whether a cap ended an agent, or forbade it a fork."""
 
 
-def attempt_of(episode: Episode, unit: str | None = None) -> Attempt:
-    """The measures of an episode. `unit` names an entry of the problem's data; UserError if there is none."""
+def attempt_of(episode: Episode, unit: str | None = None, cap: Cap = UNCAPPED) -> Attempt:
+    """The measures of an episode under a cap. `unit` names an entry of the problem's data; UserError if there is
+    none."""
     problem = episode.problem
     if unit is not None and unit not in problem.data:
         raise UserError(
@@ -85,8 +84,14 @@ def attempt_of(episode: Episode, unit: str | None = None) -> Attempt:
         concurrency=concurrency(episode),
         forked=forked(episode),
         seconds=model_seconds(episode),
-        cut=any(trace.exhausted is not None and trace.exhausted.budget in CAPPED for trace in episode.traces),
+        cut=any(trace.exhausted is not None and _is_of(cap, trace.exhausted) for trace in episode.traces),
     )
+
+
+def _is_of(cap: Cap, exhausted: Exhausted) -> bool:
+    """Whether the budget that ran out is that of the cap. An agent may have a limit of its own."""
+    limit = {"tokens": cap.tokens, "turns": cap.replies}.get(exhausted.budget)
+    return limit is not None and exhausted.limit == limit
 
 
 @dataclass(frozen=True, slots=True)

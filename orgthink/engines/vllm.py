@@ -23,6 +23,7 @@ from orgthink.engines.engine import Chunk, Context, ContextFull, EngineError, En
 from orgthink.engines.stops import StopFinder
 from orgthink.engines.tokenizer import PieceStream, TokenIds, Tokenizer
 from orgthink.episode import Sampling
+from orgthink.tabular import json_object
 from orgthink.terminal import reason
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ class VllmEngine(TokenIds):
             settings = EngineArgs(model=str(folder), **(defaults | engine_args))
             _answer_for_llvmlite()
             name = folder.resolve().name
-            return cls(name, tokenizer, lambda: LLMEngine.from_engine_args(settings), version or name, _names(folder))
+            names = weight_names(folder)
+            return cls(name, tokenizer, lambda: LLMEngine.from_engine_args(settings), version or name, names)
         except Exception as error:
             raise EngineUnavailable(f"vLLM cannot open {folder}: {reason(error)}") from error
 
@@ -360,11 +362,13 @@ def _deliver(loop: asyncio.AbstractEventLoop, chunks: list[tuple[_Request, Chunk
         loop.call_soon_threadsafe(put)
 
 
-def _names(folder: Path) -> frozenset[str]:
-    """Names of all weights in the folder."""
+def weight_names(folder: Path) -> frozenset[str]:
+    """Names of all weights in the folder, without a head that is tied: some folders store it besides."""
     from safetensors import safe_open
 
-    return frozenset().union(*(safe_open(file, "pt").keys() for file in folder.glob("*.safetensors")))
+    names = frozenset[str]().union(*(safe_open(file, "pt").keys() for file in folder.glob("*.safetensors")))
+    tied = json_object(folder / "config.json").get("tie_word_embeddings") is True
+    return names - {"lm_head.weight"} if tied else names
 
 
 def _answer_for_llvmlite() -> None:

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from math import floor, inf, sqrt
+from math import floor, sqrt
 from statistics import fmean
 from typing import NamedTuple
 
-from orgthink.measure.estimate import Estimate, Z, average, difference, proportion, student, wilson
+from orgthink.measure.estimate import Estimate, Z, average, difference, doubted, proportion, student, wilson
 
 Cells = Iterable[tuple[str, int, float | None]]
 """Id of a problem, seed of a training, and the value of one sample. Values that are `None` are left out."""
@@ -79,7 +79,7 @@ def crossed_difference(first: Cells, second: Cells) -> Estimate:
     What makes a problem hard for both cancels. Seeds are paired as they are numbered: the same seed samples the same
     where prompt, weights and temperature are the same, as of a part that both share, and that cancels too. What one
     side lacks is left out. With one seed in all it is `difference`; where no two seeds, or no two problems, are common
-    to both it has no interval.
+    to both it has no interval. Of shares it is `doubted`.
     """
     ours, theirs = list(first), list(second)
     if _seeds([*ours, *theirs]) < 2:
@@ -91,9 +91,9 @@ def crossed_difference(first: Cells, second: Cells) -> Estimate:
         return Estimate(average(_plain(gaps)).mean, None, None, len({problem for problem, *_ in gaps}))
     spread = _spread(table)
     half = _quantile(spread) * sqrt(spread.variance)
+    found = Estimate(spread.mean, spread.mean - half, spread.mean + half, len(table))
     shares = all(0 <= value <= 1 for values in (*a.values(), *b.values()) for value in values)
-    most = 1.0 if shares else inf  # shares differ by 1 at most
-    return Estimate(spread.mean, max(-most, spread.mean - half), min(most, spread.mean + half), len(table))
+    return doubted(found, [gap for seeds in table.values() for gap in seeds.values()]) if shares else found
 
 
 def _seeds(cells: Cells) -> int:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from math import inf, sqrt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
 from statistics import NormalDist, fmean, stdev
 
 CONFIDENCE = 0.95
@@ -96,21 +96,34 @@ def difference(first: Values, second: Values, seed: int = 0) -> Estimate:
 
     Problems are drawn with replacement, so what makes a problem hard for both cancels. The same seed gives the same
     interval; a single problem has none. Of fewer than `FEW` problems it is the paired t-interval: a bootstrap of few is
-    too narrow.
+    too narrow. Of shares it is `doubted`, too.
     """
     ours, theirs = _means(first)[0], _means(second)[0]
     gaps = [ours[problem] - theirs[problem] for problem in sorted(ours.keys() & theirs.keys())]
     if len(gaps) < 2:
         return Estimate(gaps[0] if gaps else None, None, None, len(gaps))
+    shares = all(0 <= value <= 1 for value in (*ours.values(), *theirs.values()))
     if len(gaps) < FEW:
         half = student(len(gaps) - 1) * stdev(gaps) / sqrt(len(gaps))
-        shares = all(0 <= value <= 1 for value in (*ours.values(), *theirs.values()))
-        most = 1.0 if shares else inf  # shares differ by 1 at most
-        return Estimate(fmean(gaps), max(-most, fmean(gaps) - half), min(most, fmean(gaps) + half), len(gaps))
+        found = Estimate(fmean(gaps), fmean(gaps) - half, fmean(gaps) + half, len(gaps))
+        return doubted(found, gaps) if shares else found
     rng = random.Random(seed)
     drawn = sorted(fmean(rng.choices(gaps, k=len(gaps))) for _ in range(_RESAMPLES))
     tail = round(_RESAMPLES * (1 - CONFIDENCE) / 2)
-    return Estimate(fmean(gaps), drawn[tail], drawn[-1 - tail], len(gaps))
+    found = Estimate(fmean(gaps), drawn[tail], drawn[-1 - tail], len(gaps))
+    return doubted(found, gaps) if shares else found
+
+
+def doubted(found: Estimate, gaps: Sequence[float]) -> Estimate:
+    """A difference of shares with an interval that is no narrower than with two pairs more, in each of which one side
+    alone is right (Bonett and Price, 2012), and within ±1.
+
+    Pairs in which the sides hardly ever differ would leave hardly any doubt otherwise.
+    """
+    assert found.low is not None and found.high is not None, "a single problem has no interval"
+    more = [*gaps, 1.0, -1.0]
+    mean, half = fmean(more), student(len(more) - 1) * stdev(more) / sqrt(len(more))
+    return replace(found, low=max(-1.0, min(found.low, mean - half)), high=min(1.0, max(found.high, mean + half)))
 
 
 def _means(values: Values) -> tuple[Mapping[str, float], int]:

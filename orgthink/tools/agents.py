@@ -203,9 +203,12 @@ def _blocks(text: str, tag: str) -> list[str]:
 
 
 def _fenced(text: str) -> list[str]:
-    """The Python of a Markdown text."""
+    """The Python of a Markdown text: the blocks that say so, else those that do not say what they are, such as the
+    output that often follows."""
     pieces = [piece.partition("\n") for piece in text.split("```")[1:-1:2]]
-    return [inside for language, newline, inside in pieces if newline and language.strip() in ("", "python", "py")]
+    blocks = [(language.strip().lower(), inside) for language, newline, inside in pieces if newline]
+    labelled = [inside for language, inside in blocks if language in ("python", "python3", "py")]
+    return labelled or [inside for language, inside in blocks if not language]
 
 
 def _with_result(mark: str, result: Result, text: str) -> Result:

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orgthink.arena.contest import Contender, Trial, mean_budget
-from orgthink.arena.plans import Cap
+from orgthink.arena.plans import UNCAPPED, Cap
 from orgthink.arena.plots import draw
 from orgthink.arena.rows import Attempt, Results, attempt_of, failed_row, frontier, gap, row
 from orgthink.arena.tables import blocks, document
-from orgthink.episode import Problem
+from orgthink.episode import Exhausted, Problem
 from orgthink.errors import UserError
 
 POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12)
@@ -71,6 +71,17 @@ def test_the_unit_is_an_entry_of_the_problem() -> None:
     assert (attempt_of(episode).unit, attempt_of(episode, "target").unit) == ("p", "28")
     with pytest.raises(UserError, match="a problem of t has no 'level' in its data"):
         attempt_of(episode, "level")
+
+
+def test_only_the_cap_cuts_off_not_a_limit_of_an_agent_itself() -> None:
+    def cut(exhausted: Exhausted, cap: Cap) -> bool:
+        one = sample.sequential()
+        return attempt_of(replace(one, traces=(replace(one.traces[0], exhausted=exhausted),)), cap=cap).cut
+
+    cap = Cap("1x", 343, 7)
+    assert cut(Exhausted("tokens", 343, 343), cap) and cut(Exhausted("turns", 7, 7), cap)
+    assert not cut(Exhausted("tokens", 64, 64), cap), "the agent's own"
+    assert not cut(Exhausted("tokens", 343, 343), UNCAPPED) and not cut(Exhausted("context", 343, 343), cap)
 
 
 def test_a_row_has_the_means_of_all_seeds_and_the_most_of_one_episode() -> None:

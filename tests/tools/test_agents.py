@@ -364,6 +364,15 @@ def test_a_program_may_handle_the_marks_of_thinking():
     assert code_in(f"<think> <code>{program}</code>") is None
 
 
+@pytest.mark.parametrize("language", ["python", "Python", "python3", "py", ""])
+def test_the_program_is_the_last_block_of_python_not_its_output(language: str):
+    blocks = f"First:\n```{language}\nprint(1)\n```\nBetter:\n```{language}\nprint(6 * 7)\n```\n"
+    assert code_in(blocks) == "print(6 * 7)\n"
+    assert code_in(f"<code>\n{blocks}</code>") == "print(6 * 7)\n"
+    if language:
+        assert code_in(f"{blocks}Expected output:\n```\n42\n```\n") == "print(6 * 7)\n"
+
+
 def test_what_is_no_text_is_a_failed_call():
     async def three() -> Any:
         """Counts."""
