@@ -15,6 +15,7 @@ from orgthink.errors import UserError
 from orgthink.recipes.from_model import model_folder
 from orgthink.recipes.jobs import Job, Reinforced
 from orgthink.recipes.registry import training_of
+from orgthink.recipes.unchanged import require_same_problems
 from orgthink.scale.verl.nodes import DETECTION, missing
 from orgthink.scale.verl.placement import Placement
 from orgthink.store import RunFolder
@@ -193,6 +194,8 @@ def run(folder: RunFolder, placement: Placement) -> Path:
     require(job, placement)
     job.require()
     assert isinstance(job, Reinforced)
+    job.start_folder(folder)  # refuses other base weights, where something needs them
+    require_same_problems(folder, job.settings.task)
     if placement.address is not None and (shortage := missing(placement)):
         raise UserError(shortage)
     place = [f"hydra.run.dir={folder.path.resolve() / 'hydra'}", "hydra.output_subdir=null"]  # not ./outputs
