@@ -90,6 +90,9 @@ class Scanner(Protocol):
     """Texts on which the runtime acts while the model goes on, such as the end of a Fork. A hint for engines that
     answer in parts; the runtime itself finds more."""
 
+    quoted: bool = False
+    """Whether the last tag was text, so that an engine that stopped there has not come to an end."""
+
     def feed(self, text: str) -> list[Event]:
         """Events completed by this piece of text."""
         ...

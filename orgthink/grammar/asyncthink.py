@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from orgthink.episode import FormatError
 from orgthink.errors import UserError
@@ -129,12 +130,19 @@ def _keyed(tag: str) -> tuple[str, ...]:
     )
 
 
+Tag = re.Match[str]
+"""A tag in a text; `lastgroup` is its name."""
+
+
 class AsyncThinkScanner:
     """Incremental reader of one role's stream. Think text is reported as a whole, before the next action.
 
     A tag starts with `<`. Within an element any tag except its own closing tag ends it: the element is `Malformed` and
     the tag is read by itself, so a Join within a sub-query is still seen.
     """
+
+    quoted = False
+    """No tag is text here."""
 
     def __init__(self, *names: str, dialect: Dialect = DIALECT) -> None:
         """`names` are the elements of this role: fork, join, answer, return."""
@@ -147,7 +155,7 @@ class AsyncThinkScanner:
         """Text that was not read yet, because it may be the start of a tag."""
         self._end = 0
         """Characters read."""
-        self._open: re.Match[str] | None = None
+        self._open: Tag | None = None
         ends = {"answer": dialect.answer[1], "return": dialect.returns[1]}
         joins = _keyed(dialect.join) if "join" in names else ()
         self.stops = (*(end for name, end in ends.items() if name in names), *joins)
@@ -180,10 +188,10 @@ class AsyncThinkScanner:
         self._flush(events)
         return events
 
-    def mark(self) -> tuple[tuple[str, ...], str, int, re.Match[str] | None]:
+    def mark(self) -> Any:
         return tuple(self._text), self._tail, self._end, self._open
 
-    def rewind(self, mark: tuple[tuple[str, ...], str, int, re.Match[str] | None]) -> None:
+    def rewind(self, mark: Any) -> None:
         text, self._tail, self._end, self._open = mark
         self._text = list(text)
 
@@ -199,7 +207,7 @@ class AsyncThinkScanner:
             events.append(Event(Malformed(text) if self._open else Think(text), self._end))
         self._text, self._open = [], None
 
-    def _tag(self, tag: re.Match[str], events: list[Event]) -> None:
+    def _tag(self, tag: Tag, events: list[Event]) -> None:
         name, written, opened = tag.lastgroup or "", tag[0], self._open
         if opened and name == _CLOSES[opened.lastgroup or ""] and self._key(tag) == self._key(opened):
             body = "".join(self._text)[len(opened[0]) :]

@@ -112,7 +112,8 @@ class Puppeteer:
         return resources(self.suite, self.tools)
 
     async def run(self, problem: Problem, session: Session) -> str | None:
-        return await self.play(problem, session, self.trained, f"{problem.id}|{session.sample}", lambda *_: None)
+        seed = f"{problem.id}|{session.sample}|{session.seed}"
+        return await self.play(problem, session, self.trained, seed, lambda *_: None)
 
     async def play(
         self, problem: Problem, session: Session, policy: PuppetPolicy, seed: str, decided: Decided

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from orgthink.episode import Message, Problem, Status, StopReason
@@ -39,17 +39,9 @@ def new_caller(session: Session, role: str, messages: tuple[Message, ...]) -> Ag
     return agent
 
 
-@contextmanager
-def charge_call(agent: Agent) -> Iterator[None]:
-    """Charge the call that is made within, if it is made.
-
-    The charge comes after the call, however it ends: an agent without a unit left could not decode.
-    """
-    try:
-        yield
-    finally:
-        if agent.turns:
-            agent.spend(CALL)
+def charge_call(agent: Agent) -> AbstractContextManager[None]:
+    """Charge the call that is made within, if it is made, however it ends."""
+    return agent.paying(CALL)
 
 
 async def ask(session: Session, root: Agent, key: str, role: str, messages: tuple[Message, ...]) -> Reply:

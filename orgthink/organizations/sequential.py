@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from orgthink.episode import Problem
 from orgthink.grammar.actions import Answer
-from orgthink.grammar.asyncthink import DIALECT, AsyncThinkScanner, Dialect
+from orgthink.grammar.asyncthink import DIALECT, Dialect
+from orgthink.grammar.thinker import ThinkerScanner
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.reply import boxed_answer, charge_call, new_caller
 from orgthink.runtime.agent import Agent
@@ -32,9 +33,10 @@ class Sequential:
 
 
 async def think(thinker: Agent, session: Session, dialect: Dialect) -> str | None:
-    """Let an agent think until it answers. A trace without an answer, in its tags or boxed, is a format error."""
+    """Let an agent think until it answers. A trace without an answer, in its tags or boxed, is a format error. Tags
+    within `<think>` are about an answer, and are none."""
     with charge_call(thinker):
-        async for action in thinker.act(AsyncThinkScanner("answer", dialect=dialect)):
+        async for action in thinker.act(ThinkerScanner(dialect)):
             if isinstance(action, Answer):
                 return action.text.strip()
     answer = boxed_answer(thinker, session.problem)

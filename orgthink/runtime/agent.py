@@ -60,7 +60,7 @@ class Agent(Decoder):
         self.so_far: Callable[[], str | None] = _nothing
         """What it returns if a deadline or a budget ends it now."""
         self.over = inf
-        """When its deadline passes, or that of one above it, in seconds from the start of the episode."""
+        """When its deadline passes, or that of one above it, in seconds on the watch of its chain of work."""
         self.queued = 0.0
         """Seconds that its requests have waited for a place at a client."""
         self._start = self._end = clock()

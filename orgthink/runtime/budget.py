@@ -33,7 +33,7 @@ class Budget:
     turns: int | None = None
     """Requests to an engine."""
     cost: float | None = None
-    """Money or cost units, where they are known."""
+    """Money or cost units, where they are known. The last call may overdraw them, and so may tools at work at once."""
     forks: int | None = None
     """Fan-out: agents forked, at any depth; `None` for `FORKS` in the whole episode."""
     depth: int = 1

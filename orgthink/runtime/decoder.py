@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any
@@ -110,6 +111,8 @@ class Decoder(GrowingContext):
         self._reserved = 0
         """Of that limit, for the last word."""
         self._drops = 0
+        self._paid = False
+        """Whether the call under way is paid for."""
         self._stream: AsyncGenerator[Chunk] | None = None
         self._paused = False
 
@@ -187,9 +190,27 @@ class Decoder(GrowingContext):
             self.cost = (self.cost or 0) + cost
             self.account.spend("cost", cost)
 
+    @contextmanager
+    def paying(self, cost: float) -> Iterator[None]:
+        """Around a call, of one request or several: spend what it costs, unless it does not begin.
+
+        That is spent beforehand, so that agents at work at once do not spend the same units. A call that is paid for
+        goes on where nothing else is left.
+        """
+        turns = self.turns
+        self._paid = self.account.left("cost") > 0
+        if self._paid:
+            self.spend(cost)
+        try:
+            yield
+        finally:
+            paid, begun, self._paid = self._paid, self.turns > turns, False
+            if begun != paid:
+                self.spend(cost if begun else -cost)
+
     async def interrupt(self, text: str, source: str | None = None) -> None:
         """Stop decoding, inject, and decode on from there. Text that has come to its end is left alone."""
-        if self._stream is not None:
+        if self._stream is not None or self._paused:
             await self.rest()
             self.inject(text, source)
             self._paused = True
@@ -211,8 +232,8 @@ class Decoder(GrowingContext):
                     segment.acted = True
                     yield action
                     await asyncio.sleep(0)  # a chunk may hold many: others have their turn, deadlines too
-                    if self._stream is not segment.stream:
-                        return
+                if self._stream is not segment.stream:
+                    return
                 finish = chunk.finish or finish
                 if finish is None and self._is_spent(segment):
                     finish = FinishReason.LENGTH
@@ -231,6 +252,9 @@ class Decoder(GrowingContext):
                 await self.rest()
         if finish is FinishReason.LENGTH:  # the scanner stays open: a tag that was cut in two may be completed
             self._stop_at_length(short=counted and self.steps - segment.steps < segment.most)
+            return
+        if finish is FinishReason.STOP and scanner.quoted:  # at a tag that is text: the agent goes on
+            self._paused = True
             return
         for action in _without_thoughts(scanner.close()):
             yield action
@@ -254,17 +278,23 @@ class Decoder(GrowingContext):
         return segment
 
     def _actions(self, chunk: Chunk, scanner: Scanner) -> Iterator[Action]:
-        """What a chunk says happens. It happens after the tokens up to there: they are taken first, and no more."""
+        """What a chunk says happens. It happens after the tokens up to there: they are taken first, and no more.
+
+        Where an action is answered by an interruption, those behind it in the same piece happen as well: the agent has
+        said them, and their text is taken.
+        """
         if not chunk.pieces:
             assert self._draft is not None
             self._draft.counted, self._draft.billed = chunk.tokens, chunk.billed
-        taken = 0
+        stream, taken = self._stream, 0
         for i, piece in enumerate(chunk.pieces, 1):
             events = scanner.feed(piece)
             if events or i == len(chunk.pieces):
                 self._take(chunk, taken, i)
                 taken = i
             yield from _without_thoughts(events)
+            if self._stream is not stream:
+                return
 
     async def _end_at(self, action: Action) -> None:
         """Stop decoding at an action: a pause at a Join, the end of all at others."""
@@ -280,7 +310,8 @@ class Decoder(GrowingContext):
         """Settings of the next segment; `None` if the budget is spent."""
         assert self._backing is not None
         tokens, base = self._tokens_left(), self._backing.sampling
-        if tokens < 1 or self.account.left("turns") < 1 or self.account.left("cost") <= 0:
+        unpaid = not self._paid and self.account.left("cost") <= 0
+        if tokens < 1 or self.account.left("turns") < 1 or unpaid:
             return None
         self.account.spend("turns", 1)
         self.turns += 1

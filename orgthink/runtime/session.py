@@ -93,6 +93,8 @@ class Session:
         self._operator = asyncio.current_task()
         """Whose cancellation is no limit's."""
         self._zero = asyncio.get_running_loop().time() - since
+        self._over = inf if self.limits.episode_seconds is None else elapsed() + self.limits.episode_seconds
+        """When the deadline of the episode passes, on the watch of its chain of work, which begins now."""
         self._approver = None if approve is None else Approver(approve, self.limits, self.clock)
         self._free = asyncio.Semaphore(self.capacity)
         """Places in the pool."""
@@ -102,6 +104,11 @@ class Session:
     def capacity(self) -> int:
         """c, the organizer included."""
         return self.limits.capacity
+
+    @property
+    def seed(self) -> int | None:
+        """Seed of the sampling, where it has one: what an organization draws itself depends on it, too."""
+        return self._default.sampling.seed
 
     @property
     def unavailable(self) -> str | None:
@@ -193,7 +200,7 @@ class Session:
             if agent.decodes:
                 self._free = asyncio.Semaphore(self.capacity - 1)
                 self._placed.add(agent)
-            agent.over = inf if self.limits.episode_seconds is None else self.limits.episode_seconds
+            agent.over = self._over
             agent.started()
             return agent
         if not agent.is_code:
@@ -282,7 +289,7 @@ class Session:
         """
         tokens = root.account.left("tokens")
         reserve = root.account.set_aside(tokens=ceil(share * tokens) if tokens < inf else 0, **amounts)
-        seconds = None if root.over == inf else max(0.0, (root.over - self.clock()) * (1 - share))
+        seconds = None if root.over == inf else max(0.0, (root.over - elapsed()) * (1 - share))
         try:
             return await within(seconds, self.limits.grace, work)
         except DeadlineMissed:
@@ -377,7 +384,7 @@ class Session:
             await self._place(child)
             child.started()
             seconds = self._deadline(child, seconds)
-            child.over = child.over if seconds is None else min(child.over, self.clock() + seconds)
+            child.over = child.over if seconds is None else min(child.over, elapsed() + seconds)
             child.ended(StopReason.DONE, await within(seconds, self.limits.grace, _bounded(work, child)))
         except DeadlineMissed:
             child.cancel = CancelSource.LIMIT

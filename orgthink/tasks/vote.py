@@ -92,5 +92,7 @@ def _solutions(problem: Problem, answer: str) -> list[Solution]:
     """The solutions in an answer; where the problem has no task, its result as that of a question of mathematics."""
     if (task := task_of(problem)) is not None:
         return task.solutions(problem, answer)
+    if not answer.strip():
+        return []
     vote = vote_for(answer, problem.query)
     return [Solution(vote.identity, answer, vote.unit)]

@@ -27,6 +27,7 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.tasks.vote import vote
 
 PROBLEM = Problem("countdown/test", "countdown", "main question")
 ROOMY = Limits(capacity=8)
@@ -52,6 +53,21 @@ def test_eight_thinkers_over_four_places_take_two_turns():
     assert [trace.start for trace in halved.traces[1:]] == [0] * 4 + [10] * 4
     assert [trace.agent for trace in halved.traces[1:]] == [f"controller/{i}" for i in range(1, 9)]
     assert halved.answer == whole.answer == "1+1"
+
+
+def test_an_answer_that_is_only_thought_about_is_none():
+    """The engine stops at the tag all the same, and is then asked to go on."""
+    thought, rest = Turn("<think> It stands between <ANSWER> and </ANSWER>"), Turn(". </think> <ANSWER> 1+1 </ANSWER>")
+    for organization, thinkers in ((Sequential(), 1), (MajorityVote(samples=3), 3), (Parallel(), 3)):
+        episode = play(organization, [*[thought] * thinkers, *[rest] * thinkers], Limits(capacity=3))
+        assert episode.answer == "1+1" and not episode.format_faults
+    assert play(Sequential(), [thought, Turn(". </think> I do not know.")]).answer is None
+
+
+def test_who_answers_nothing_does_not_vote():
+    plain = Problem("asked", "", "How many?")
+    for answers in (["", "", "42"], [" ", "\n", "42"]):
+        assert vote(plain, answers) == "42"
 
 
 def test_whoever_is_done_leaves_the_place_to_the_next_one():
@@ -117,9 +133,9 @@ def test_every_call_costs_a_unit_also_one_that_failed():
 
 
 @given(samples=st.integers(1, 8), capacity=st.integers(1, 8), budget=st.integers(1, 9))
-def test_a_budget_of_cost_is_spent_and_not_overdrawn_by_those_who_wait(samples: int, capacity: int, budget: int):
-    """Calls under way together may overdraw it; whoever has waited and finds nothing left makes no call."""
-    calls = min(samples, -(-budget // capacity) * capacity)
+def test_a_budget_of_cost_is_spent_and_not_overdrawn(samples: int, capacity: int, budget: int):
+    """Also not by calls under way together; whoever finds nothing left makes no call."""
+    calls = min(samples, budget)
     turns = [ballot("1+1")] * calls
     limits = Limits(capacity=capacity, budget=Budget(cost=budget))
     episode = play(MajorityVote(samples=samples), turns, limits)

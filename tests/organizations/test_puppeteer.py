@@ -45,9 +45,9 @@ def preferring(folder: Path, organization: Puppeteer, **logits: float) -> str:
     return str(file)
 
 
-def played(organization: Puppeteer, *turns: Turn) -> Episode:
+def played(organization: Puppeteer, *turns: Turn, seed: int | None = None) -> Episode:
     engines = {name: ScriptedEngine(turns, model=name) for name in POOL}
-    backings = {name: Backing(engine, Sampling(100)) for name, engine in engines.items()}
+    backings = {name: Backing(engine, Sampling(100, seed=seed)) for name, engine in engines.items()}
     return run_virtual(attempt(organization, PROBLEM, backings["hare"], roles=backings))
 
 
@@ -62,6 +62,16 @@ def test_the_most_probable_action_is_taken_until_the_steps_are_over(tmp_path: Pa
         (f"controller/{n}.1", "standard_reasoner", "tortoise") for n in (1, 2, 3)
     ]
     assert episode.answer == "7"
+
+
+def test_what_is_drawn_depends_on_the_seed_of_the_sampling(tmp_path: Path) -> None:
+    """An arena's seeds would all take the same actions at a problem otherwise."""
+    organization = Pulling(pool=POOL, tools=TOOLS[:1], steps=1)
+    even = {"standard_reasoner__hare": 1.0, "standard_reasoner__tortoise": 1.0}
+    organization = replace(organization, policy=preferring(tmp_path, organization, **even))
+    models = [played(organization, ANSWER, seed=seed).traces[1].model for seed in range(12)]
+    assert {*models} == {"hare", "tortoise"}
+    assert played(organization, ANSWER, seed=3).traces[1].model == models[3]
 
 
 def test_stop_ends_the_episode(tmp_path: Path) -> None:
