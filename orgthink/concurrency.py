@@ -73,25 +73,32 @@ def innermost(error: BaseException) -> BaseException:
 class Stopwatch:
     """How long a chain of work has taken: neither waits for places at a client count, nor those for other chains.
 
-    It goes on while it is held by nobody.
+    It goes on while it is held by nobody. While it is held for others it shows at least what these do.
     """
 
     def __init__(self, start: float = 0.0) -> None:
         self._now = asyncio.get_running_loop().time
         self._read, self._since, self._holds = start, self._now(), 0
+        self._others: list[Stopwatch] = []
 
     def read(self) -> float:
         """Seconds."""
-        return self._read if self._holds else self._read + self._now() - self._since
+        if not self._holds:
+            return self._read + self._now() - self._since
+        return max([self._read, *(other.read() for other in self._others)])
 
-    def hold(self) -> None:
-        """Stand still. It may be held several times at once."""
+    def hold(self, other: Stopwatch | None = None) -> None:
+        """Stand still, for another one or for nobody. It may be held several times at once."""
         self._read = self.read()
         self._holds += 1
+        self._others += [] if other is None else [other]
 
-    def release(self, least: float = 0.0) -> None:
-        """Go on, at `least`: what somebody else's watch shows, for whom this one stood still."""
-        self._read, self._since, self._holds = max(self._read, least), self._now(), self._holds - 1
+    def release(self, other: Stopwatch | None = None) -> None:
+        """Go on, after a hold for the same one."""
+        self._read, self._since = self.read(), self._now()
+        self._holds -= 1
+        if other is not None:
+            self._others.remove(other)
 
 
 class Watching(Protocol):
@@ -144,16 +151,16 @@ def watched(watch: Stopwatch) -> Iterator[None]:
 
 @contextmanager
 def standing_still(other: Stopwatch | None = None) -> Iterator[None]:
-    """Around a wait for another chain: afterwards the watch shows at least what that one does."""
+    """Around a wait for another chain: meanwhile and afterwards the watch shows at least what that one does."""
     watch = _watch.get()
     if watch is None:
         yield
         return
-    watch.hold()
+    watch.hold(other)
     try:
         yield
     finally:
-        watch.release(other.read() if other else 0.0)
+        watch.release(other)
 
 
 def tell_waits(record: Callable[[float], None]) -> None:

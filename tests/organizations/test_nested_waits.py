@@ -95,3 +95,15 @@ def test_an_episode_that_goes_on_has_all_its_seconds() -> None:
     """As its deadline has, which begins anew."""
     answered = Turn("thus <ANSWER> 42 </ANSWER>", when="manager")
     assert play(MANAGER, [answered], 0, since=100, episode_seconds=50).answer == "42"
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.001, 30.0])
+def test_a_worker_that_is_forked_within_a_request_begins_with_its_seconds(wait: float) -> None:
+    """40 seconds before the Fork and 45 after it: whether the request has a place makes no difference."""
+    turns = [
+        Turn(f"{'o ' * 40}<FORK-1> a </FORK-1> <JOIN-1>", when="organizer"),
+        Turn(f"{'o ' * 45}<RETURN> 1 </RETURN>", when="worker"),
+        END,
+    ]
+    assert play(AsyncThink(prompts=TERSE), turns[:2], wait, episode_seconds=50).stop is StopReason.DEADLINE
+    assert play(AsyncThink(prompts=TERSE), turns, wait, episode_seconds=200).answer == "7"
