@@ -14,8 +14,8 @@ from orgthink.grammar.solution import boxed
 from orgthink.tasks import math_verifier
 from orgthink.tasks.closed_form import value_of
 from orgthink.tasks.finished import is_finished, literal
-from orgthink.tasks.math_names import without_names
-from orgthink.tasks.math_parts import NamedValue, is_system, parts_of, tuple_parts
+from orgthink.tasks.math_names import is_result_itself, names_of, sides, without_names
+from orgthink.tasks.math_parts import NamedValue, by_coordinate, is_system, parts_of, same_ratio, tuple_parts
 from orgthink.tasks.math_spelling import (
     FUNCTIONS,
     braced_fractions,
@@ -23,6 +23,7 @@ from orgthink.tasks.math_spelling import (
     interval_of,
     respelled,
     union_of,
+    unmarked,
     unwrapped,
 )
 from orgthink.tasks.quantity import quantity
@@ -47,7 +48,8 @@ _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?", re.ASCII)
 _GROUPS = re.compile(r"\s*[+-]?\d{1,3}(?:\s\d{3})+(?:\.\d*)?\s*", re.ASCII)
 """A number with spaces between its thousands. In any other text a space separates two numbers."""
 _LABEL = re.compile(r"(?:the\s+)?(?:final\s+)?(?:answer|result)\s*(?:is\b\s*:?|[:=])\s*", re.IGNORECASE)
-_MARKUP = "$`* \n\t\r"
+_AROUND = "`* \n\t\r"
+_MARKUP = f"${_AROUND}"
 """What may stand around a result."""
 _NAME = re.compile(r"^\s*[A-Za-z]'{0,3}(?:_\w|_\{\w+\}|\([A-Za-z]\))?\s*=(?!=)")
 _WORDS = re.compile(r"\\(?:text|textrm|textbf|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
@@ -76,11 +78,13 @@ _ROUNDED = re.compile(r"\.\d{10}")
 
 
 def found(answer: str) -> str:
-    """The content of the last closed `\\boxed{}`, or the whole text, without a label or Markdown around it.
+    """The content of the last closed `\\boxed{}`, or the whole text, without a label or Markdown around it, or
+    marks of formulas in it.
 
     A text that is too long for a result is not looked into.
     """
-    text = ([answer, *boxed(answer)][-1]).strip(_MARKUP)
+    text = [answer, *boxed(answer)][-1].strip(_AROUND)
+    text = (unmarked(text) if len(text) <= LONGEST else text).strip(_MARKUP)
     if label := _LABEL.match(text):
         text = text[label.end() :].strip(_MARKUP)
     if len(text) > LONGEST:
@@ -141,7 +145,7 @@ def is_same(right: str, offered: str, question: str = "") -> bool:
     formulas = "\n".join(map(_rooted, [formulas, *_FORMULA.split(formulas)]))
     if ("\\cup" in right) != ("\\cup" in offered) and _rooted(offered) not in formulas:
         right, offered = (union_of(text) or text for text in (right, offered))
-    ours, theirs = parts_of(right), parts_of(offered if "=" in right else without_names(offered, question))
+    ours, theirs = map(parts_of, _without_common_names(right, offered, question))
     if _ORDERED.search(question):
         ours, theirs = _in_brackets(ours, theirs), _in_brackets(theirs, ours)
     if is_system(ours) or is_system(theirs):
@@ -149,6 +153,17 @@ def is_same(right: str, offered: str, question: str = "") -> bool:
     if len(ours) == len(theirs) == 1 and ours[0].differs_in_name(theirs[0]):
         return False
     return _same_set(ours, theirs, formulas)
+
+
+def _without_common_names(right: str, offered: str, question: str) -> tuple[str, str]:
+    """Both results without their names, unless the right one is an equation itself, or has a name and the offered one
+    another."""
+    if "=" not in right:
+        return right, without_names(offered, question)
+    right, offered = by_coordinate(right), by_coordinate(offered)
+    if is_result_itself(right, question) or not names_of(offered, question) <= names_of(right, question):
+        return right, offered
+    return without_names(right, question), without_names(offered, question)
 
 
 def _in_brackets(parts: list[NamedValue], other: list[NamedValue]) -> list[NamedValue]:
@@ -236,6 +251,8 @@ def _equal(right: str, offered: str, factor: Fraction) -> bool:
         return isinstance(ours, Fraction) and isinstance(theirs, Fraction) and ours == theirs * factor
     if ours == theirs:
         return True
+    if (ratio := same_ratio(_plain(right), _plain(offered))) is not None:
+        return ratio
     if (known := _number(right, ours)) is not None and (other := _number(offered, theirs)) is not None:
         return known == other
     if isinstance(ours, str) and WORD.fullmatch(ours):
@@ -246,7 +263,21 @@ def _equal(right: str, offered: str, factor: Fraction) -> bool:
         return False
     if any(_BARE.search(_COMMAND.sub("", text)) for text in (right, offered)):
         return False  # math-verify would read it as a product of letters
-    return _closed(offered) and math_verifier.is_same(right, offered)
+    return _decided(right, offered)
+
+
+def _decided(right: str, offered: str) -> bool:
+    """What math-verify says. Of two equations without variables, such as `f(2)=7` and `f(2)=8`, it says that they are
+    the same, and so of any third one: their sides are compared."""
+    if not (_closed(offered) and math_verifier.is_same(right, offered)):
+        return False
+    if "=" not in right or not math_verifier.is_same(right, f"{offered}+1"):
+        return True
+    ours, theirs = sides(right), sides(offered)
+    return len(ours) == len(theirs) == 2 and any(
+        all(_equal(one, other, Fraction(1)) for one, other in zip(ours, turned, strict=True))
+        for turned in (theirs, theirs[::-1])
+    )
 
 
 def _number(text: str, value: Fraction | str) -> Fraction | str | None:

@@ -36,10 +36,11 @@ _MORE = re.compile(
 )
 """Says more than a name does: of `x != 113` the left side ends in `!`."""
 _DECORATED = re.compile(r"\\(?:angle|measuredangle|triangle|overline|widehat|vec|hat|bar|[lr]vert)(?![A-Za-z])|[{}|']")
-_NAME = re.compile(
-    rf"(?:[A-Za-z]|{_GREEK})+|(?:[A-Za-z]|{_GREEK})(?:\+(?:[A-Za-z]|{_GREEK}))+|\((?:[A-Za-z],)+[A-Za-z]\)"
-)
+_LETTER = rf"(?:[A-Za-z]|{_GREEK})"
+_NAME = re.compile(rf"{_LETTER}+|{_LETTER}(?:\+{_LETTER})+|\((?:{_LETTER},)+{_LETTER}\)")
 """Letters, the sum of some, or a point, without indices and spaces."""
+_COORDINATE = re.compile(r"[xyz]'*|\((?:[xyz],)+[xyz]\)")
+"""One of them, or the point itself."""
 _NOUNS = set(
     re.findall(
         r"\w+",
@@ -73,6 +74,22 @@ def may_be_curve(text: str, question: str) -> bool:
         _OPERATION.search(side) and set() < _variables(side) <= _COORDINATES and not _is_asked(side, question)
         for side in sides(text)
     )
+
+
+def is_result_itself(text: str, question: str) -> bool:
+    """Whether an equation is a result itself, and not a name with a value: one side has coordinates only, as those of
+    `x+y=5`, `xy=6` and `|z|=5`, is not one of them or a point, and is not what the question asks for."""
+    return any(
+        set() < _variables(side) <= _COORDINATES
+        and _COORDINATE.fullmatch("".join(_SPACE.sub("", side).split())) is None
+        and not _is_asked(side, question)
+        for side in sides(text)
+    )
+
+
+def names_of(text: str, question: str) -> set[str]:
+    """The sides of an equation that are names, without spaces."""
+    return {"".join(side.split()) for side in sides(text) if "=" in text and _is_name(side, question)}
 
 
 def sides(text: str) -> list[str]:

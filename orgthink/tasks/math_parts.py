@@ -11,6 +11,7 @@ from typing import NamedTuple
 from orgthink.tasks.math_spelling import named_first, unwrapped
 
 _NAMED = re.compile(r"\s*(?P<name>[A-Za-z]'{0,3}(?:_\w|_\{\w+\}|\([A-Za-z]\))?)\s*=(?!=)(?P<text>.*)", re.DOTALL)
+_POINT = re.compile(r"(?P<names>\([^()=]*\))\s*=(?!=)\s*(?P<values>\(.*\))", re.DOTALL)
 _MEMBER = re.compile(r"\s*[A-Za-z]\s*\\in(?![A-Za-z])\s*")
 _SEPARATOR = re.compile(
     r"\s*,?\s*(?:\\(?:text|mathrm|mbox)\s*\{\s*,?\s*(?:or|and)\s*\}|\\(?:lor|vee|land)(?![A-Za-z])|(?<![A-Za-z\\])(?:or|and)"
@@ -18,6 +19,9 @@ _SEPARATOR = re.compile(
 )
 _THOUSANDS = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?!,?\d)", re.ASCII)
 _SIGNS = re.compile(r"\\pm(?![A-Za-z])|±")
+_CLOCK = re.compile(r"\d:[0-5]\d(?!\d)", re.ASCII)
+_INTEGERS = re.compile(r"\d+:\d+", re.ASCII)
+_RATIO = re.compile(r"\\[dt]?frac\{(\d+)\}\{(\d+)\}|(\d+)[:/](\d+)", re.ASCII)
 _OPENS, _CLOSES = "([{", ")]}"
 
 
@@ -53,6 +57,17 @@ def is_system(parts: list[NamedValue]) -> bool:
     return len(parts) > 1 and all(part.name for part in parts) and len({part.name for part in parts}) == len(parts)
 
 
+def by_coordinate(text: str) -> str:
+    """`x=1, y=2` of `(x,y)=(1,2)`; any other text as it is."""
+    if (found := _POINT.fullmatch(_tidy(text))) is None:
+        return text
+    names, values = tuple_parts(re.sub(r"\\[,;: ]", "", found["names"])), tuple_parts(found["values"])
+    if len(names) != len(values):
+        return text
+    system = ", ".join(f"{name.text}={value.text}" for name, value in zip(names, values, strict=True))
+    return system if is_system(parts_of(system)) else text
+
+
 def tuple_parts(text: str) -> list[NamedValue]:
     """The parts of a tuple or an interval; none of anything else."""
     text = _tidy(text)
@@ -61,6 +76,24 @@ def tuple_parts(text: str) -> list[NamedValue]:
         inner = _inside(text, opening, closing) if inner is None else inner
     parts = _split(inner) if inner else []
     return [NamedValue("", part) for part in parts] if len(parts) > 1 else []
+
+
+def same_ratio(right: str, offered: str) -> bool | None:
+    r"""Whether two texts without spaces are one ratio of integers, `9:16` or `\frac{9}{16}`; `None` where neither has a
+    colon between two integers.
+
+    `6:4` is `3:2`. But what may be a clock time, `h:mm` with mm from 00 to 59, is never reduced, even where a ratio is
+    meant: `10:30` is neither `5:15` nor `1:3`. No such colon divides: `3:2` is not 1.5.
+    """
+    if not any(_CLOCK.search(text) or _INTEGERS.fullmatch(text) for text in (right, offered)):
+        return None
+    one, other = _RATIO.fullmatch(right), _RATIO.fullmatch(offered)
+    if one is None or other is None:
+        return right == offered
+    (a, b), (c, d) = ((int(found[1] or found[3]), int(found[2] or found[4])) for found in (one, other))
+    if _CLOCK.search(right) or _CLOCK.search(offered):
+        return (a, b) == (c, d) and (right == offered or not (":" in right and ":" in offered))
+    return b > 0 < d and a * d == b * c
 
 
 def _tidy(text: str) -> str:

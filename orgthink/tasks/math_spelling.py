@@ -1,13 +1,22 @@
 r"""One spelling for spellings of a result that nobody reads in two ways.
 
-{17}     \boldsymbol{17}     (-3)     6.02e23     x²     \frac{1}2     √12     \sqrt[3]2     \sin(x)     ∅     2x+1 = y
-x < 5    x < 2 or x > 3
+$17$ cm     {17}     \boldsymbol{17}     (-3)     6.02e23     x²     \frac{1}2     √12     \sqrt[3]2     \sin(x)     ∅
+2x+1 = y    x < 5    x < 2 or x > 3     9{:}30
 """
 
 from __future__ import annotations
 
 import re
 
+_DOLLAR = re.compile(r"(?<!\\)\$")
+_MARK = r"(?:(?<!\\)(?:\$|\\[()\[\]]))+"
+_MARKS = re.compile(
+    rf"(?P<stays>\d(?:[\s$]|\\[()\[\]])+(?=\d))|(?P<parts>(?<=[A-Za-z]){_MARK}(?=[A-Za-z])|(?<=,){_MARK}(?=\d))"
+    rf"|{_MARK}",
+    re.ASCII,
+)
+"""Begin and end formulas. Between two digits they say that there are two numbers: `6 $5$` is not 65. Others part a
+command from a word, as in `$\\pi$r`, and two numbers that are none of thousands, as in `$1$,$234$`."""
 _STYLE = re.compile(r"(?:\\(?:boldsymbol|mathbf|bm|fbox)(?![A-Za-z])\s*)?(?=\{)")
 """What may stand before braces around a whole result without a meaning."""
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
@@ -16,7 +25,7 @@ _SIGNS = str.maketrans(
     {
         "∞": "\\infty ", "∪": "\\cup ", "∩": "\\cap ", "⋅": "·", "∙": "·", "⁄": "/", "∕": "/", "½": "\\frac{1}{2}",
         "⅓": "\\frac{1}{3}", "⅔": "\\frac{2}{3}", "¼": "\\frac{1}{4}", "¾": "\\frac{3}{4}",
-        **dict.fromkeys("−–‐‑﹣－", "-"), **dict.fromkeys("\u00a0\u2009\u202f", " "),
+        **dict.fromkeys("−–‐‑﹣－", "-"), **dict.fromkeys("∶：", ":"), **dict.fromkeys("\u00a0\u2009\u202f", " "),
         **dict.fromkeys("\u200b\u2060\ufeff", ""),
     }
 )  # fmt: skip
@@ -49,6 +58,7 @@ _ENCLOSED = re.compile(
 )
 """A number in brackets, which says no more than without them."""
 _OR = re.compile(r"\s*,?\s*(?:\\text\s*\{\s*or\s*\}|\\(?:lor|vee)(?![A-Za-z])|(?<![A-Za-z\\])or(?![A-Za-z]))\s*")
+_COLON = re.compile(r"(?<![A-Za-z])\{:\}|\\colon(?![A-Za-z])")
 _EMPTY = re.compile(r"\\varnothing(?![A-Za-z])|∅")
 _INFINITY = re.compile(r"\+\s*\\infty(?![A-Za-z])")
 _BEHIND = re.compile(r"(?P<value>[^=<>]+?)\s*(?<![<>!:=])=\s*(?P<name>[A-Za-z])\s*")
@@ -62,12 +72,19 @@ _RELATIONS = {"\\le": "≤", "\\lt": "<", "\\ge": "≥", "\\gt": ">", "<": "<", 
 _TURNED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
 
 
+def unmarked(text: str) -> str:
+    r"""`42 cm` of `$42$ cm` and `\(42\) cm`. Of an odd number of dollars one is money: such a text stays as it is."""
+    if len(_DOLLAR.findall(text)) % 2:
+        return text
+    return _MARKS.sub(lambda found: found["stays"] or (" " if found["parts"] else ""), text)
+
+
 def respelled(text: str) -> str:
     """A text in the spelling that results are compared in."""
     text = _RAISED.sub(lambda found: f"^{{{found[0].translate(_SUPERSCRIPTS)}}}", text).translate(_SIGNS)
     text = _SCIENTIFIC.sub(r"\1\\times 10^{\2}", _THOUSANDS.sub(",", text))
     text = _INDEXED_ROOT.sub(r"\1{\2}", text)
-    text = _APPLIED.sub(r"\\\1 \2", text)
+    text = _COLON.sub(":", _APPLIED.sub(r"\\\1 \2", text))
     text = _UNEQUAL.sub(r"\\ne ", _AT_LEAST.sub(r"\\ge ", _AT_MOST.sub(r"\\le ", text)))
     return _EMPTY.sub(r"\\emptyset", _INFINITY.sub(r"\\infty", text))
 
