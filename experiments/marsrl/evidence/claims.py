@@ -165,7 +165,7 @@ def _anew(arenas: Mapping[str, Results]) -> list[Claim]:
     results, repairs, where = arenas["anew"], arenas.get("repairs-anew"), ", anew"
     one_solution = arenas.get("one-solution")
     errors = _errors(results, where)
-    samples = ((arenas.get("sparse"), 3), (arenas.get("repeated"), 3), (results, 4))
+    samples = ((arenas.get("sparse"), 3), (arenas.get("repeated"), 3), (results, 5))
     against_votes = (
         (UNKNOWN if sample is None else against_reference(sample, "vote-untrained", "accuracy").negated, trainings)
         for sample, trainings in samples
@@ -173,12 +173,12 @@ def _anew(arenas: Mapping[str, Results]) -> list[Claim]:
     over_vote = "beats a vote of the base's solver at as many tokens or more"
     one = "it beats a vote on problems with one solution: difference (beside the claim)"
     fresh = f"its verifier beside fresh attempts {over_vote}: difference"
-    ten = above_zero("M1 (ten trainings)", f"it {over_vote}: mean of three differences", mean_of(*against_votes))
+    eleven = above_zero("M1 (eleven trainings)", f"it {over_vote}: mean of three differences", mean_of(*against_votes))
     found = [
         replace(_over_vote(results, where), decides=_takes_as_many(results, "marsrl")),
         _better(results, "M1 (one attempt, anew)", "solver-untrained", "it beats one attempt of that solver"),
         replace(above_zero("M1 (one solution, anew)", one, _part(one_solution, "system")), decides=False),
-        replace(ten, decides=False),
+        replace(eleven, decides=False),
         _halved(results, where),
         _verified("M11 (anew)", repairs),
         replace(above_zero("M12", fresh, _part(repairs, "vote")), decides=_takes_as_many(results, "fresh-corrector")),
