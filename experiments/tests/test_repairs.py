@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice, permutations, product
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from experiments.marsrl.evidence.claims import mean_of
 from experiments.marsrl.evidence.gains import SYSTEMS, gains, welch
-from experiments.marsrl.evidence.one_solution import solutions
+from experiments.marsrl.evidence.one_solution import all_boards, counts, solutions
 from experiments.marsrl.evidence.repairs import CORRECTOR, FRESH, UNTRAINED, VOTE, repairs
 from experiments.marsrl.evidence.results import EVIDENCE
 from experiments.shared.claims import UNKNOWN, Measured, over_seeds
@@ -19,7 +19,6 @@ from orgthink.arena.config import read_arena
 from orgthink.episode import Edge, EdgeKind, Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.store import RunFolder
 from orgthink.tasks import task_named
-from orgthink.tasks.sudoku import is_valid
 
 ARENA = replace(read_arena(EVIDENCE.home / "repeated" / "arena.toml"), n=3)
 PROBLEMS = list(islice(task_named("arithmetic-mini").problems("test", seed=0), 3))
@@ -102,13 +101,14 @@ def test_a_training_that_rejects_nothing_leaves_repairs_unknown_and_the_rest_mea
 
 
 def test_the_grids_that_keep_the_clues_are_counted() -> None:
-    grids = [list(map(list, rows)) for rows in product(permutations(range(1, 5)), repeat=4)]
-    boards = [grid for grid in grids if is_valid(grid)]
+    boards = all_boards()
     assert len(boards) == 288
     empty = [[0] * 4 for _ in range(4)]
     assert solutions(empty, boards) == 288 and solutions(boards[0], boards) == 1
     first_row = [boards[0][0], *empty[1:]]
     assert solutions(first_row, boards) == 12, "288 grids, and 24 orders of a row"
+    sparse = read_arena(EVIDENCE.home / "sparse" / "arena.toml")
+    assert sum(counts(replace(sparse, n=20), boards).values()) == 20
 
 
 def test_a_mean_of_estimates_has_the_half_width_of_their_weighted_squares() -> None:
