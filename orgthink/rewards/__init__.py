@@ -40,9 +40,8 @@ class EpisodeReward(ABC):
     by_agent: ClassVar[bool] = False
     """Whether its scores say what single agents earned (`Score.of_agents`), as credit by agent needs."""
 
-    @property
-    def most_if_wrong(self) -> float | None:
-        """The most that a wrong answer earns; `None` if that is not known."""
+    def most_if_wrong(self, required: int) -> float | None:
+        """The most that an answer earns that has fewer than the `required` solutions; `None` if that is not known."""
         return None
 
     @abstractmethod

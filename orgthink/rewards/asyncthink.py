@@ -78,6 +78,11 @@ class AsyncThinkReward(EpisodeReward):
         if not -math.inf < self.format_error <= 0:
             raise ValueError(f"format_error is {self.format_error}: it must be a number up to 0, or errors would pay")
 
+    def most_if_wrong(self, required: int) -> float:
+        """One solution is missing, and concurrency and path could not be better."""
+        right = (required - 1) / required if self.accuracy == "fraction" else 0.0
+        return right + self.weight + self.path_weight * right
+
     def __call__(self, episode: Episode) -> AsyncThinkScore:
         """ValueError if the episode is not graded: an unknown reward is not zero."""
         if episode.grade is None:

@@ -93,8 +93,7 @@ class ParaManagerReward(EpisodeReward):
         require_at_least(0, self, "task", "format", "diversity", "efficiency")
         require_above_zero(self, "theta_par", "theta_tool", "length_target", "cost_target")
 
-    @property
-    def most_if_wrong(self) -> float:
+    def most_if_wrong(self, required: int) -> float:
         """What a tidy episode earns beside R_task."""
         return 0.0 if self.gate == "correct" else self.format + self.diversity + self.efficiency
 

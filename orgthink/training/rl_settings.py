@@ -60,20 +60,22 @@ class RlSettings(Optimization):
         plan.require()
         if not plan.roles and plan.models.keys() >= set(plan.made.roles):
             raise UserError("rollout.models has a frozen model for every role, so none is trained: leave one out")
+        problems = ProblemStream(self.rollout, self.seed).batch()
         if isinstance(self.reward, EpisodeReward):  # a plain function has no requirements
             self.reward.require(self.rollout.made)
-            least, most = self.credit.imitated_from, self.reward.most_if_wrong
+            least = self.credit.imitated_from
+            most = self.reward.most_if_wrong(max(problem.required for problem in problems))
             if least is not None and most is not None and least <= most:
                 raise UserError(
                     f"this credit imitates what earns {least:g}, and a wrong answer may earn {most:g}: set "
-                    "credit.least above that, reward.gate=correct, or credit.kind=shared"
+                    "credit.least above that, let the reward pay less beside the answer (reward.gate=correct, "
+                    "reward.weight=0), or set credit.kind=shared"
                 )
             if self.credit.of_agents({}) is not None and not self.reward.by_agent:
                 raise UserError(
                     "this credit is of single agents, and the reward only of whole episodes, so nobody but the root "
                     "would be trained: set reward.kind=subtasks, or credit.kind=shared"
                 )
-        ProblemStream(self.rollout, self.seed).batch()
 
     @property
     def task(self) -> str:

@@ -358,6 +358,17 @@ def test_imitating_what_earns_enough_needs_a_reward_that_a_wrong_answer_does_not
     replace(settings, credit=SharedCredit()).require(None)
 
 
+def test_imitating_asks_how_much_one_missing_solution_and_full_concurrency_earn():
+    """Three of four solutions earn 0.75, and λ on top."""
+    settings = RlSettings(
+        Rollout("countdown", OrganizationSpec("asyncthink")), steps=1, learning_rate=1e-3, credit=AcceptedCredit()
+    )
+    replace(settings, reward=AsyncThinkReward(weight=0.2)).require(None)
+    with pytest.raises(UserError, match=r"a wrong answer may earn 1\.05: .*reward\.weight=0"):
+        replace(settings, reward=AsyncThinkReward(weight=0.3)).require(None)
+    replace(settings, reward=AsyncThinkReward(weight=0.3, accuracy="all")).require(None)
+
+
 def test_a_model_says_the_words_and_numbers_of_its_organization():
     """Its pool and its suite may not be there where it is used, and what runs commands its user has to name."""
 
