@@ -48,7 +48,6 @@ MEASURED = {
     **dict.fromkeys(("repairs", "repairs-paired", "repairs-anew"), REPAIRS),
     "starts": {"started": [0.7, 0.9], "started-bare": [0.1, 0.2]},
     "beside-strangers": {"ratio": {"paramanager": {"mean": 1.0, "low": 0.95, "high": 1.05, "n": 3}}},
-    "seconds": {"ratio": RIGHT},
     "one-solution": dict.fromkeys(("system", "fresh"), RIGHT),
     "trained-parts": {
         "verifiers": {name: [{"quality": 0.5}, {"quality": 0.6}] for name in VERIFIERS},

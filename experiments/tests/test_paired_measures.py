@@ -14,7 +14,6 @@ from experiments.marsrl.evidence.over_untrained import over_untrained
 from experiments.marsrl.evidence.results import EVIDENCE as MARSRL
 from experiments.paramanager.evidence.beside import SEEN, beside_strangers, by_ledgers
 from experiments.paramanager.evidence.results import EVIDENCE as PARAMANAGER
-from experiments.paramanager.evidence.seconds import seconds
 from experiments.shared.claims import Claim, Measured, best, best_held_out, claims_table
 from experiments.shared.coverage import coverage
 from experiments.shared.estimates import crossed_ratio
@@ -143,25 +142,3 @@ def test_no_method_of_a_group_is_left_out_because_it_had_no_choice() -> None:
     with pytest.raises(ValueError, match="router of baseline has not chosen"):
         best(results, "baseline")
     assert best_held_out(results, "baseline") == "router"
-
-
-def test_seconds_are_paired_by_problem_and_by_training(tmp_path: Path) -> None:
-    """The first training's are the arena's, those of another one lie beside it."""
-    arena = arena_of(PARAMANAGER, "parallel")
-
-    def alone(runs: Path, method: str, taken: Sequence[float]) -> None:
-        folder = RunFolder.create(runs / "evaluations" / method / "uncapped-alone", "eval", {})
-        with folder.journal() as journal:
-            for number, each in enumerate(taken):
-                trace = Trace("0", "manager", None, ())
-                journal.append(Episode(str(number), Problem(f"p{number}", "t", "…"), method, 9, (trace,), seconds=each))
-
-    runs = tmp_path / "parallel"
-    alone(runs, "paramanager", (1.0, 2.0))
-    alone(runs, "serial", (2.0, 4.0))
-    assert seconds(runs, arena) is None, "the second training was not timed"
-    alone(tmp_path / "parallel-seed1", "paramanager", (1.0, 3.0))
-    alone(tmp_path / "parallel-seed1", "serial", (8.0, 24.0))
-    found = seconds(runs, arena)
-    assert found is not None
-    assert found["ratio"]["mean"] == pytest.approx(4.0) and found["trainings"] == pytest.approx([2.0, 8.0])

@@ -120,17 +120,19 @@ class Contest:
             seed: chosen_on + sum(made.spent.sampled_tokens for made in self._preparations(name, seed).values())
             for seed in self.arena.seeds
         }
-        return Results(name, by_seed, (), self.trained(name), search)
+        return Results(name, by_seed, {}, self.trained(name), search)
 
     async def _timed(self, results: Results, cap: Cap) -> Results | str:
-        """The results with episodes that have the machine to themselves; of the first seed."""
+        """The results with episodes that have the machine to themselves, of every seed: trainings differ in seconds,
+        too."""
         if not self.arena.timed:
             return results
-        contender, seed = self.contenders[results.method, cap.name], self.arena.seeds[0]
+        contender, work = self.contenders[results.method, cap.name], timed_work(self.arena)
         try:
-            alone = await self._attempts(
-                contender, seed, timed_work(self.arena), contender.variant, f"{cap.name}-alone"
-            )
+            alone = {
+                seed: await self._attempts(contender, seed, work, contender.variant, f"{cap.name}-alone-seed{seed}")
+                for seed in self.arena.seeds
+            }
         except Stopped:
             raise
         except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from orgthink.arena.config import MODEL, Arena
@@ -44,7 +44,7 @@ def results_of(contest: Contest, mean: Cap, outcomes: Mapping[Cap, Outcomes], fo
             if contender.trials
         ],
         "preparations": [described(made) for made in _made(contest)],
-        "conditions": conditions(arena, mean, list(outcomes), folder, command),
+        "conditions": conditions(_that_ran(arena, outcomes), mean, list(outcomes), folder, command),
     }
 
 
@@ -62,6 +62,14 @@ def _row(contest: Contest, cap: Cap, name: str, outcome: Results | str) -> Row:
         "note": method.note,
     }
     return failed_row(name, outcome, facts) if isinstance(outcome, str) else row(outcome, facts)
+
+
+def _that_ran(arena: Arena, outcomes: Mapping[Cap, Outcomes]) -> Arena:
+    """The arena with as many problems as ran: a file may have fewer than are wanted."""
+    reference = outcomes[UNCAPPED][arena.reference]
+    assert isinstance(reference, Results), "without its results there is no cap"
+    ran = min(len(attempts) for attempts in reference.by_seed.values()) // arena.samples
+    return replace(arena, n=min(arena.n, ran))
 
 
 def _gaps(arena: Arena, outcomes: Outcomes) -> list[Row]:

@@ -16,7 +16,7 @@ from orgthink.episode import Episode, Exhausted
 from orgthink.errors import UserError
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.concurrency import concurrency
-from orgthink.measure.crossed import crossed_average, crossed_difference, crossed_proportion
+from orgthink.measure.crossed import Cells, crossed_average, crossed_difference, crossed_proportion
 from orgthink.measure.estimate import Estimate, average, difference, proportion
 from orgthink.measure.forking import forked
 from orgthink.measure.latency import critical_path
@@ -102,12 +102,17 @@ class Results:
     """Its name."""
     by_seed: Mapping[int, Sequence[Attempt]]
     """Attempts by seed."""
-    alone: Sequence[Attempt]
-    """Attempts that ran one at a time; empty where seconds were not measured."""
+    alone: Mapping[int, Sequence[Attempt]]
+    """Attempts that ran one at a time, by seed; empty where seconds were not measured."""
     trained: bool
     """Whether each seed has a preparation of its own, so that seeds differ by more than sampling."""
     search_tokens: Mapping[int, int]
     """Tokens that were sampled before, by seed: in preparations, and in choosing settings."""
+
+    @property
+    def seconds(self) -> list[tuple[str, int, float | None]]:
+        """(Unit, seed, seconds) of every attempt that ran alone."""
+        return [(each.unit, seed, each.seconds) for seed, attempts in self.alone.items() for each in attempts]
 
     def cells(self, measure: str, task: str | None = None) -> list[tuple[str, int, float | None]]:
         """(Unit, seed, value) of every attempt, or of those at problems of a task."""
@@ -131,7 +136,7 @@ def row(results: Results, facts: Mapping[str, Any]) -> Row:
     found = {
         "accuracy": share(results.cells("right")),
         **{name: mean(results.cells(name)) for name in QUANTITIES},
-        "seconds": average((attempt.unit, attempt.seconds) for attempt in results.alone),
+        "seconds": mean(results.seconds),
         "search_tokens": average((str(seed), float(tokens)) for seed, tokens in results.search_tokens.items()),
         "cut": _proportion(results.cells("cut")),
         "forked": share(results.cells("forked")),
@@ -153,19 +158,15 @@ def gap(ours: Results, reference: Results) -> Row:
     paired = crossed_difference if ours.trained or reference.trained else _difference
     measures = {"accuracy": "right", "forked": "forked", **dict(zip(QUANTITIES, QUANTITIES, strict=True))}
     found = {name: paired(ours.cells(measure), reference.cells(measure)) for name, measure in measures.items()}
-    found[PATH_RATIO] = _exponential(paired(_path_logarithms(ours), _path_logarithms(reference)))
-    found[SECONDS_RATIO] = _exponential(difference(_second_logarithms(ours), _second_logarithms(reference)))
+    paths = (_logarithms(each.cells("critical_path_steps")) for each in (ours, reference))
+    seconds = (_logarithms(each.seconds) for each in (ours, reference))
+    found |= {PATH_RATIO: _exponential(paired(*paths)), SECONDS_RATIO: _exponential(paired(*seconds))}
     return {"method": ours.method, "reference": reference.method, **as_json(found)}
 
 
-def _path_logarithms(results: Results) -> list[tuple[str, int, float | None]]:
-    """Of the critical paths: their paired difference is the logarithm of a paired ratio."""
-    return [(unit, seed, log(steps) if steps else None) for unit, seed, steps in results.cells("critical_path_steps")]
-
-
-def _second_logarithms(results: Results) -> list[tuple[str, float | None]]:
-    """Of the seconds of the attempts that ran alone."""
-    return [(attempt.unit, log(attempt.seconds) if attempt.seconds else None) for attempt in results.alone]
+def _logarithms(cells: Cells) -> list[tuple[str, int, float | None]]:
+    """The paired difference of logarithms is that of a paired ratio."""
+    return [(unit, seed, log(value) if value else None) for unit, seed, value in cells]
 
 
 def _exponential(estimate: Estimate) -> Estimate:

@@ -82,8 +82,8 @@ def conditions(facts: Mapping[str, Any]) -> str:
     machine, mean = facts["hardware"], facts["mean_budget"]
     limits = (f"{name}: {cap['tokens']} tokens and {cap['replies']} replies" for name, cap in facts["caps"].items())
     unit = "problems" if facts["unit"] is None else f"the values of `{facts['unit']}` that problems share"
-    timed = f"seconds: the first {facts['timed']}, one at a time" if facts["timed"] else "seconds were not measured"
-    alone = "; those of seconds over problems alone, with the first seed" if facts["timed"] else ""
+    first = f"seconds: the first {facts['timed']} with each seed, one at a time"
+    timed = first if facts["timed"] else "seconds were not measured"
     sentences = (
         f"{facts['n']} {facts['split']} problems of `{facts['task']}`, {facts['samples']} attempts at each with each "
         f"of {len(facts['seeds'])} seeds; {timed}.",
@@ -92,7 +92,7 @@ def conditions(facts: Mapping[str, Any]) -> str:
         f"c = {facts['capacity']}, T = {facts['temperature']:g} where no other was chosen. "
         f"{machine['cpu']}, {machine['cores']} cores.",
         f"Commit {facts['commit']}. `{facts['command']}`.",
-        f"95 % intervals over {unit}, and over trainings where a method has one for each seed{alone}.",
+        f"95 % intervals over {unit}, and over trainings where a method has one for each seed.",
     )
     return " ".join(sentences)
 

@@ -267,9 +267,20 @@ def test_only_what_the_arena_made_may_have_stood_elsewhere(tmp_path: Path) -> No
 def test_seconds_are_of_episodes_that_run_alone(tmp_path: Path) -> None:
     results = run(arena_file(tmp_path, timed=2, uncapped=True, factors=[1], seeds=[0]), tmp_path / "out", "--n", "3")
     assert [row["seconds"]["n"] for row in results["table1"]] == [2, 2, 2, 2]
-    plan = RunFolder.open(tmp_path / "out" / "evaluations" / "vote" / "1x-alone").config["settings"]
+    plan = RunFolder.open(tmp_path / "out" / "evaluations" / "vote" / "1x-alone-seed0").config["settings"]
     assert plan["concurrency"] == 1 and results["conditions"]["n"] == 3
     assert list(rows(results, "uncapped")) == ["asking", "wide", "base", "vote"]
+
+
+def test_the_conditions_have_as_many_problems_as_there_are(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    rows = ({"problem": f"What is {i} + 4?", "answer": str(i + 4)} for i in range(3))
+    file.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    alone = {"base": {"organization": "sequential", "model": "good"}}
+    how = {"task": f"math:{file}", "n": 100, "timed": 50, "seeds": [0], "factors": [], "uncapped": True}
+    config = arena_file(tmp_path, **how, methods=alone, preparations={}, reference="base")
+    found = run(config, tmp_path / "out")["conditions"]
+    assert (found["n"], found["timed"]) == (3, 3)
 
 
 def test_an_arena_may_have_no_caps(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ def attempt(problem: str = "p0", **changes: Any) -> Attempt:
 
 def results(method: str = "ours", *, trained: bool = True, **changes: Any) -> Results:
     by_seed = {seed: [attempt(f"p{i}", **changes) for i in range(4)] for seed in (0, 1)}
-    return Results(method, by_seed, [attempt(seconds=0.5)], trained, {0: 10, 1: 30})
+    alone = {seed: [attempt(seconds=0.5)] for seed in by_seed}
+    return Results(method, by_seed, alone, trained, {0: 10, 1: 30})
 
 
 @given(POINTS)
@@ -55,7 +56,7 @@ def test_problems_that_share_a_unit_are_no_more_evidence_than_one(trained: bool)
             seed: [attempt(f"u{u}", right=u > seed, tokens=u) for u in range(5) for _ in range(problems)]
             for seed in (0, 1)
         }
-        return Results("ours", by_seed, [], trained, {0: 0, 1: 0})
+        return Results("ours", by_seed, {}, trained, {0: 0, 1: 0})
 
     reference = results("theirs", trained=trained)
     for name in ("tokens", "critical_path_steps"):
@@ -88,7 +89,7 @@ def test_a_row_has_the_means_of_all_seeds_and_the_most_of_one_episode() -> None:
     mixed = Results(
         "ours",
         {0: [attempt("p0"), attempt("p1", right=False)], 1: [attempt("p0", tokens=300), attempt("p1", task="u")]},
-        [],
+        {},
         False,
         {0: 0, 1: 50},
     )
@@ -102,6 +103,22 @@ def test_a_row_has_the_means_of_all_seeds_and_the_most_of_one_episode() -> None:
 
 def test_seconds_are_only_of_those_that_ran_alone() -> None:
     assert row(results(seconds=9.0), {})["seconds"]["mean"] == 0.5
+
+
+def test_seconds_are_of_every_training() -> None:
+    """One training of the first takes twice as long as those of the second, another one four times."""
+
+    def of(*factors: float) -> Results:
+        by_seed = {seed: [attempt(f"p{i}") for i in range(4)] for seed in range(len(factors))}
+        alone = {
+            seed: [replace(one, seconds=factors[seed] * (1 + i)) for i, one in enumerate(by_seed[seed])]
+            for seed in by_seed
+        }
+        return Results("x", by_seed, alone, True, dict.fromkeys(by_seed, 0))
+
+    found = gap(of(2.0, 4.0), of(1.0, 1.0))["seconds_ratio"]
+    assert found["mean"] == pytest.approx(8**0.5) and found["low"] < 1, "two trainings that differ tell little"
+    assert row(of(2.0, 4.0), {})["seconds"]["mean"] == pytest.approx(7.5)
 
 
 @pytest.mark.parametrize("ours", [True, False])
@@ -118,7 +135,8 @@ def test_a_path_as_a_multiple_of_the_references_is_paired(trained: bool) -> None
         by_seed = {
             seed: [attempt(f"p{i}", critical_path_steps=factor * (100 + 50 * i)) for i in range(4)] for seed in (0, 1)
         }
-        return Results("x", by_seed, [replace(one, seconds=0.1 * factor) for one in by_seed[0]], trained, {0: 0})
+        alone = {seed: [replace(one, seconds=0.1 * factor) for one in each] for seed, each in by_seed.items()}
+        return Results("x", by_seed, alone, trained, {0: 0})
 
     found = gap(of(1), of(2))["critical_path_ratio"]
     assert (found["mean"], found["low"], found["high"]) == pytest.approx((0.5, 0.5, 0.5)), "as on every problem"

@@ -8,7 +8,6 @@ from pathlib import Path
 from experiments.paramanager.evidence.beside import beside_strangers, by_ledgers
 from experiments.paramanager.evidence.claims import claims
 from experiments.paramanager.evidence.routing import routing
-from experiments.paramanager.evidence.seconds import seconds
 from experiments.paramanager.evidence.starts import starts
 from experiments.shared.evidence import Evidence
 
@@ -24,7 +23,6 @@ EVIDENCE = Evidence(
         "beside-strangers": ("strangers", beside_strangers),
         "searched-by-ledgers": ("searched", by_ledgers),
         "shuffled-by-ledgers": ("shuffled", by_ledgers),
-        "seconds": ("parallel", seconds),
     },
 )
 """The arenas and claims of ParaManager."""
