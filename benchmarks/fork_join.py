@@ -98,6 +98,7 @@ class Counted:
 
     stops: tuple[str, ...] = ()
     signals: tuple[str, ...] = ()
+    quoted = False
 
     def __init__(self, positions: Sequence[int]) -> None:
         self._positions, self._read = positions, 0

@@ -351,7 +351,7 @@ class EndpointEngine:
         if reply.without_quota or 300 <= reply.status < 400:
             return EngineUnavailable(self._server.answered(reply))
         match reply.status:
-            case 403 if self._opened:  # such as a filter of prompts
+            case 403 if self._opened and self._key:  # such as a filter of prompts
                 return RequestRefused(self._server.answered(reply))
             case 401 | 403 if self._key:
                 return EngineUnavailable(f"{self.url} refuses the API key: {message}")

@@ -64,7 +64,7 @@ class RlSettings(Optimization):
         if isinstance(self.reward, EpisodeReward):  # a plain function has no requirements
             self.reward.require(self.rollout.made)
             least = self.credit.imitated_from
-            most = self.reward.most_if_wrong(max(problem.required for problem in problems))
+            most = self.reward.most_if_wrong(max((problem.required for problem in problems), default=1))
             if least is not None and most is not None and least <= most:
                 raise UserError(
                     f"this credit imitates what earns {least:g}, and a wrong answer may earn {most:g}: set "

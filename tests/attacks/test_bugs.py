@@ -93,7 +93,7 @@ def cancels_itself() -> Chunk:
         "an engine of a plug-in says a list",
         BUG,
         WHERE,
-        (lambda: Chunk((["a"],)), "TypeError in "),  # type: ignore[arg-type]
+        (lambda: Chunk((["a"],)), "AttributeError in "),  # type: ignore[arg-type]
     ),
     Attack(
         "an engine of a plug-in gives a log-probability of NaN",
