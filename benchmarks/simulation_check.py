@@ -122,6 +122,7 @@ class _Ignored:
 
     stops: tuple[str, ...] = ()
     signals: tuple[str, ...] = ()
+    quoted = False
 
     def __init__(self) -> None:
         self._scanner = AsyncThinkScanner("fork", "join", "answer")
