@@ -112,7 +112,8 @@ class Puppeteer:
         return resources(self.suite, self.tools)
 
     async def run(self, problem: Problem, session: Session) -> str | None:
-        seed = f"{problem.id}|{session.sample}|{session.seed}"
+        drawn = "" if session.seed is None else f"|{session.seed}"
+        seed = f"{problem.id}|{session.sample}{drawn}"
         return await self.play(problem, session, self.trained, seed, lambda *_: None)
 
     async def play(
