@@ -54,10 +54,10 @@ $(UV): requirements/build.lock
 	.venv-uv/bin/pip install --quiet --require-hashes -r requirements/build.lock
 	touch $@
 
-$(VENV)/.ready: pyproject.toml pocket/pyproject.toml requirements/dev.lock requirements/torch.txt | $(UV)
+$(VENV)/.ready: pyproject.toml packages/pocket/pyproject.toml requirements/dev.lock requirements/torch.txt | $(UV)
 	$(call locked,$(VENV),dev)
 	$(call torch,$(VENV))
-	$(call ours,$(VENV),-e . -e ./pocket)
+	$(call ours,$(VENV),-e . -e ./packages/arena -e ./packages/pocket)
 	$(BIN)/python -m orgthink.engines.local.fused  # compiles the decoding step, once
 	touch $@
 
@@ -106,7 +106,7 @@ test-lowest test-newest: test-%: sandbox | $(UV)  ## the core's tests with the o
 # Keeps the releases that still fit; `make lock UPGRADE=--upgrade` takes the newest that are three days old: most releases
 # that were stolen or broken have been withdrawn by then.
 COMPILE = $(UV) pip compile --quiet --system-certs $(UPGRADE) --exclude-newer "3 days" --universal --python-version 3.11 --generate-hashes \
-  --custom-compile-command "make lock" --no-emit-package orgthink --no-emit-package orgthink-pocket
+  --custom-compile-command "make lock" --no-emit-package orgthink --no-emit-package orgthink-pocket --no-emit-package orgthink-arena
 ON_CPU := --config-file requirements/uv.toml --no-emit-package torch --no-emit-package vllm
 
 lock: | $(UV)  ## the locks: requirements/NAME.txt with all that it needs, by version and hash, for every system
@@ -154,10 +154,10 @@ results-evidence: setup sandbox  ## only the claims of experiments/CLAIMS.md: sy
 
 vllm: $(VLLM)/.ready  ## an environment with the real vLLM, on a CPU
 
-$(VLLM)/.ready: pyproject.toml pocket/pyproject.toml requirements/vllm.lock requirements/torch.txt requirements/vllm-name/pyproject.toml | $(UV)
+$(VLLM)/.ready: pyproject.toml packages/pocket/pyproject.toml requirements/vllm.lock requirements/torch.txt requirements/vllm-name/pyproject.toml | $(UV)
 	$(call locked,$(VLLM),vllm)
 	$(call torch,$(VLLM))
-	$(call ours,$(VLLM),./requirements/vllm-name -e . -e ./pocket)
+	$(call ours,$(VLLM),./requirements/vllm-name -e . -e ./packages/arena -e ./packages/pocket)
 	touch $@
 
 test-vllm: vllm  ## the tests that need the real vLLM: in process, and as a server on loopback
@@ -165,15 +165,15 @@ test-vllm: vllm  ## the tests that need the real vLLM: in process, and as a serv
 
 verl: $(VERL)/.ready  ## an environment with the real verl, on a CPU
 
-$(VERL)/.ready: pyproject.toml pocket/pyproject.toml requirements/verl.lock requirements/torch.txt | $(UV)
+$(VERL)/.ready: pyproject.toml packages/pocket/pyproject.toml requirements/verl.lock requirements/torch.txt | $(UV)
 	$(call locked,$(VERL),verl)
 	$(call torch,$(VERL))
-	$(call ours,$(VERL),-e . -e ./pocket)
+	$(call ours,$(VERL),-e . -e ./packages/arena -e ./packages/pocket)
 	touch $@
 
 # Ray lowers the priority of its processes: on a busy machine they starve, and it gives up after half a minute.
 VERL_TEST := OMP_NUM_THREADS=1 RAY_worker_niceness=0 RAY_AUTH_MODE=disabled RAY_USAGE_STATS_ENABLED=0
-VERL_TESTS := tests/scale pocket/tests/scale tests/training/test_verl_parity.py experiments/tests/test_cluster_scripts.py
+VERL_TESTS := tests/scale packages/pocket/tests/scale tests/training/test_verl_parity.py 
 
 test-verl: verl sandbox  ## verl's own trainer on a CPU, and our losses and gradients against verl's on the same rows
 	$(VERL_TEST) $(VERL)/bin/python -m pytest -m verl $(VERL_TESTS)
@@ -181,19 +181,19 @@ test-verl: verl sandbox  ## verl's own trainer on a CPU, and our losses and grad
 
 trl: $(TRL)/.ready  ## an environment with TRL, which `make bench` measures itself against
 
-$(TRL)/.ready: pyproject.toml pocket/pyproject.toml requirements/trl.lock requirements/torch.txt | $(UV)
+$(TRL)/.ready: pyproject.toml packages/pocket/pyproject.toml requirements/trl.lock requirements/torch.txt | $(UV)
 	$(call locked,$(TRL),trl)
 	$(call torch,$(TRL))
-	$(call ours,$(TRL),-e . -e ./pocket)
+	$(call ours,$(TRL),-e . -e ./packages/arena -e ./packages/pocket)
 	touch $@
 
 clients: $(CLIENTS)/.ready  ## an environment with clients of OpenAI's interface: openai, litellm, Inspect, lm-eval; graders of others
 
-$(CLIENTS)/.ready: pyproject.toml pocket/pyproject.toml requirements/clients.lock requirements/lighteval.txt requirements/torch.txt | $(UV)
+$(CLIENTS)/.ready: pyproject.toml packages/pocket/pyproject.toml requirements/clients.lock requirements/lighteval.txt requirements/torch.txt | $(UV)
 	$(call locked,$(CLIENTS),clients)
 	$(INSTALL) --python $(CLIENTS)/bin/python --no-deps --require-hashes -r requirements/lighteval.txt
 	$(call torch,$(CLIENTS))
-	$(call ours,$(CLIENTS),-e . -e ./pocket)
+	$(call ours,$(CLIENTS),-e . -e ./packages/arena -e ./packages/pocket)
 	touch $@
 
 proxy: $(PROXY)/.ready  ## an environment with LiteLLM's proxy
@@ -203,35 +203,35 @@ $(PROXY)/.ready: requirements/proxy.lock | $(UV)
 	touch $@
 
 test-clients: clients proxy sandbox  ## the published clients, unchanged, against `orgthink serve`; our client behind LiteLLM's proxy; our logs in Inspect's reader
-	OMP_NUM_THREADS=1 $(CLIENTS)/bin/python -m pytest -m clients pocket/tests/clients tests/export tests/tasks tests/engines/test_litellm_proxy.py
+	OMP_NUM_THREADS=1 $(CLIENTS)/bin/python -m pytest -m clients packages/pocket/tests/clients tests/export tests/tasks tests/engines/test_litellm_proxy.py
 
 gpu: $(GPU)/.ready  ## an environment with the real vLLM, on a GPU
 
-$(GPU)/.ready: pyproject.toml pocket/pyproject.toml requirements/gpu.lock | $(UV)
+$(GPU)/.ready: pyproject.toml packages/pocket/pyproject.toml requirements/gpu.lock | $(UV)
 	$(call locked,$(GPU),gpu)
-	$(call ours,$(GPU),-e . -e ./pocket)
+	$(call ours,$(GPU),-e . -e ./packages/arena -e ./packages/pocket)
 	touch $@
 
 verl-gpu: $(VERL_GPU)/.ready  ## an environment with the real verl and its own vLLM, on a GPU
 
-$(VERL_GPU)/.ready: pyproject.toml pocket/pyproject.toml requirements/verl-gpu.lock | $(UV)
+$(VERL_GPU)/.ready: pyproject.toml packages/pocket/pyproject.toml requirements/verl-gpu.lock | $(UV)
 	$(call locked,$(VERL_GPU),verl-gpu)
-	$(call ours,$(VERL_GPU),-e . -e ./pocket)
+	$(call ours,$(VERL_GPU),-e . -e ./packages/arena -e ./packages/pocket)
 	touch $@
 
-GPU_TESTS := tests/training/test_device.py tests/engines pocket/tests/training/test_vllm_sampler.py
+GPU_TESTS := tests/training/test_device.py tests/engines packages/pocket/tests/training/test_vllm_sampler.py
 
 test-gpu: $(ON_GPU)/.ready  ## the tests that need a GPU; after `make verl-gpu` those on verl too
 	$(ON_GPU)/bin/python -m pytest -m "gpu or vllm" $(GPU_TESTS)
 	@if [ -e $(VERL_GPU)/.ready ]; then \
-	  $(VERL_TEST) $(VERL_GPU)/bin/python -m pytest -m "gpu and verl" pocket/tests/scale/test_verl_training.py; fi
+	  $(VERL_TEST) $(VERL_GPU)/bin/python -m pytest -m "gpu and verl" packages/pocket/tests/scale/test_verl_training.py; fi
 
 bench-gpu: $(ON_GPU)/.ready  ## speed and memory on a GPU; after `make verl-gpu` a step on verl too
 	$(ON_GPU)/bin/python -m benchmarks.gpu
 	@if [ -e $(VERL_GPU)/.ready ]; then $(VERL_TEST) $(VERL_GPU)/bin/python -m benchmarks.gpu; fi
 
 test-learning: setup  ## a short run of reinforcement learning must learn, and its control must not
-	$(BIN)/pytest -m learning pocket/tests/training/test_learning.py
+	$(BIN)/pytest -m learning packages/pocket/tests/training/test_learning.py
 
 test-browser: setup  ## the page in a real headless Chromium
 	@which chromium chromedriver >/dev/null 2>&1 \

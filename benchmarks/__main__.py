@@ -19,9 +19,9 @@ from typing import Annotated, Literal, get_args
 import tyro
 
 from benchmarks.report import Line
-from orgthink.garbage import collect_rarely
-from orgthink.provenance import commit
-from orgthink.threads import cores, set_threads
+from orgthink.cli.garbage import collect_rarely
+from orgthink.record.provenance import commit
+from orgthink.util.threads import cores, set_threads
 
 MODULES = {
     "runtime": "runtime_overhead",

@@ -13,7 +13,7 @@ from orgthink.engines import MODELS
 from orgthink.engines.engine import Context
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.vllm import VllmEngine
-from orgthink.episode import Message, Sampling
+from orgthink.record.episode import Message, Sampling
 
 MODEL, ROWS, ABORTED, TOKENS = "pocket-async", 64, 16, 900
 FIRST, BETWEEN = 5, 2

@@ -14,18 +14,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib.pyplot as plt
-from matplotlib.figure import Figure
-
 from experiments.shared.plots import save
 from experiments.shared.readme import fill
-from orgthink.files import write_whole
-from orgthink.scale.simulation.cluster import simulate
-from orgthink.scale.simulation.gpu import Serving, estimated
-from orgthink.scale.simulation.program import AgentProgram
-from orgthink.scale.simulation.synthetic import DividedTask, fork_join, majority_vote, rounds, sequential, tree
-from orgthink.scale.sizing.configs import config_of
-from orgthink.scale.sizing.hardware import ACCELERATORS, Cluster
-from orgthink.scale.sizing.shape import Model
+from matplotlib.figure import Figure
+from orgthink.training.cluster.simulation.cluster import simulate
+from orgthink.training.cluster.simulation.gpu import Serving, estimated
+from orgthink.training.cluster.simulation.program import AgentProgram
+from orgthink.training.cluster.simulation.synthetic import (
+    DividedTask,
+    fork_join,
+    majority_vote,
+    rounds,
+    sequential,
+    tree,
+)
+
+from orgthink.training.cluster.sizing.configs import config_of
+from orgthink.training.cluster.sizing.hardware import ACCELERATORS, Cluster
+from orgthink.training.cluster.sizing.shape import Model
+from orgthink.util.files import write_whole
 
 PAGE = Path(__file__).parent.parent / "docs" / "cost_at_scale.md"
 

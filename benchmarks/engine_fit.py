@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-
-from orgthink.scale.simulation.cluster import simulate
-from orgthink.scale.simulation.engine import EngineModel, Roof
-from orgthink.scale.simulation.program import AgentProgram
+from orgthink.training.cluster.simulation.cluster import simulate
+from orgthink.training.cluster.simulation.engine import EngineModel, Roof
+from orgthink.training.cluster.simulation.program import AgentProgram
 
 SLOTS = 128
 """Requests that an engine decodes at once."""

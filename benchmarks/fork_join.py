@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from orgthink.engines.engine import Engine
-from orgthink.episode import Episode, Message, Problem, Sampling
 from orgthink.grammar.actions import Event, Fork
+from orgthink.record.episode import Episode, Message, Problem, Sampling
 from orgthink.runtime import Agent, Backing, Limits, Result, Session, attempt
 
 ROUNDS = 2

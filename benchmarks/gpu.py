@@ -28,14 +28,14 @@ from benchmarks.models import random_model
 from benchmarks.report import Line
 from orgthink.engines.engine import Engine
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.local.qwen3 import Qwen3Config
-from orgthink.provenance import commit
-from orgthink.scale.sizing.configs import config_of
-from orgthink.scale.sizing.hardware import ACCELERATORS, Cluster
-from orgthink.scale.sizing.plan import Plan
-from orgthink.scale.sizing.recipe import embedded_setup
-from orgthink.scale.sizing.shape import Model
-from orgthink.scale.sizing.work import Work
+from orgthink.models.qwen3 import Qwen3Config
+from orgthink.record.provenance import commit
+from orgthink.training.cluster.sizing.configs import config_of
+from orgthink.training.cluster.sizing.hardware import ACCELERATORS, Cluster
+from orgthink.training.cluster.sizing.plan import Plan
+from orgthink.training.cluster.sizing.recipe import embedded_setup
+from orgthink.training.cluster.sizing.shape import Model
+from orgthink.training.cluster.sizing.work import Work
 
 CONTEXT = 4096
 """Most tokens of a sequence."""
@@ -75,8 +75,8 @@ def sampling(folder: Path, name: str, device: str) -> Iterator[Line]:
 def training(folder: Path, name: str, device: str) -> Iterator[Line]:
     """A step of the embedded trainer: weights, gradients and Adam in float32, arithmetic in bfloat16."""
     from orgthink.engines.scripted import ScriptedEngine
+    from orgthink.models.trainable import open_trainable
     from orgthink.training.backend import EmbeddedBackend
-    from orgthink.training.models import open_trainable
     from orgthink.training.policy_loss import PolicyLoss, weighted
     from orgthink.training.rows import PolicyRow
 
@@ -124,9 +124,9 @@ def _estimated(name: str, seconds: float, most: int, conditions: str) -> Iterato
 
 def on_verl(place: Path) -> Iterator[Line]:
     """A step of verl's own trainer, vLLM and FSDP in turns on one GPU, after a first step."""
-    from orgthink.recipes.registry import RECIPES, Training, adjusted, start
-    from orgthink.scale.verl.launch import run
-    from orgthink.scale.verl.placement import Placement
+    from orgthink.training.cluster.verl.launch import run
+    from orgthink.training.cluster.verl.placement import Placement
+    from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start
 
     recipe, changes = "asyncthink-countdown-mini", ["rollout.problems=8", "steps=2", "drift=0.1", "loss.old=trainer"]
     folder = start(Training(recipe, adjusted(RECIPES[recipe], {}, changes)), place / "run")

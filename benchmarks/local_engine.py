@@ -16,10 +16,10 @@ from benchmarks.models import pocket_size_model
 from benchmarks.report import Line
 from orgthink.engines.local.batch import DecodeBatch, Request
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.stops import StopTokens
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Origin, Sampling
+from orgthink.models.qwen3 import Qwen3
+from orgthink.models.tokenizer import Tokenizer
+from orgthink.record.episode import Origin, Sampling
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -20,11 +20,11 @@ import tyro
 from torch import Tensor
 
 from benchmarks.schedules import Turn, slots
-from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
-from orgthink.files import write_whole
-from orgthink.scale.sizing.configs import config_of
-from orgthink.tabular import json_object
-from orgthink.terminal import show
+from orgthink.models.qwen3 import Qwen3, Qwen3Config
+from orgthink.training.cluster.sizing.configs import config_of
+from orgthink.util.files import write_whole
+from orgthink.util.tabular import json_object
+from orgthink.util.terminal import show
 
 # Shapes: R rows, T tokens, L length of the cache, C hidden, H query heads, K key/value heads, G = H / K, D head size.
 

@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator
 from benchmarks.report import Line
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, pieces
-from orgthink.episode import Episode, Problem, Sampling
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Episode, Problem, Sampling
 from orgthink.runtime import Backing, Budget, Limits, attempt
 from orgthink.runtime.clock import run_virtual
 

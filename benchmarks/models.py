@@ -10,7 +10,7 @@ import torch
 from orgthink_pocket.model import CONFIG as POCKET
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
-from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
+from orgthink.models.qwen3 import Qwen3, Qwen3Config
 
 CONFIG = replace(POCKET, vocab_size=512, max_position_embeddings=2048)
 

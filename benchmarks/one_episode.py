@@ -13,9 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-from orgthink.episode import Sampling
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.sequential import Sequential
+from orgthink.record.episode import Sampling
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.tasks import task_named
 

@@ -23,9 +23,9 @@ from benchmarks.report import Line
 from orgthink.engines.engine import Engine
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Origin, Problem, Sampling, Status
 from orgthink.grammar.toolcall import ToolCall, render_reply
 from orgthink.organizations.paramanager import ParaManager
+from orgthink.record.episode import Episode, Origin, Problem, Sampling, Status
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.tools.sandbox import Bubblewrap
 from orgthink.tools.search import retriever_named, search_tool

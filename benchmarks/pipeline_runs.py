@@ -20,14 +20,14 @@ from orgthink_pocket.shipped import MODELS
 from benchmarks.pipeline_prediction import Work
 from benchmarks.pipeline_simulation import Lengths
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.episode import Episode
-from orgthink.recipes.jobs import Mars
-from orgthink.recipes.registry import RECIPES, Training, start
+from orgthink.models.qwen3 import Qwen3
+from orgthink.record.episode import Episode
 from orgthink.training.embedded import SLOTS, embedded
 from orgthink.training.marsrl.chain import groups_of
 from orgthink.training.marsrl.rollout import Schedule
 from orgthink.training.marsrl.streams import STREAMS
+from orgthink.training.recipes.jobs import Mars
+from orgthink.training.recipes.registry import RECIPES, Training, start
 from orgthink.training.rl import train_policy
 from orgthink.training.source import Clock
 

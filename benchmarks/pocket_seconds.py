@@ -15,10 +15,10 @@ import torch
 from benchmarks.report import Line
 from orgthink.engines import MODELS
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.episode import Problem, Sampling
 from orgthink.measure.latency import critical_path
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.sequential import Sequential
+from orgthink.record.episode import Problem, Sampling
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.tasks import task_named
 

@@ -22,18 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-
-import orgthink
-from benchmarks.fork_join import Counted, Plain
-from benchmarks.models import random_model
-from benchmarks.report import Line
-from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
-from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.local.qwen3 import Qwen3Config
-from orgthink.episode import Episode, Message, Origin, Problem, Sampling
-from orgthink.measure.latency import critical_path, timeline
-from orgthink.runtime import Agent, Backing, Budget, Limits, Session, attempt
-from orgthink.scale.simulation.program import (
+from orgthink.training.cluster.simulation.program import (
     AgentProgram,
     DecodeTokens,
     ForkChild,
@@ -41,8 +30,19 @@ from orgthink.scale.simulation.program import (
     ReadTokens,
     WaitSeconds,
 )
-from orgthink.scale.simulation.recorded import recorded
-from orgthink.scale.sizing.configs import config_of
+from orgthink.training.cluster.simulation.recorded import recorded
+
+import orgthink
+from benchmarks.fork_join import Counted, Plain
+from benchmarks.models import random_model
+from benchmarks.report import Line
+from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
+from orgthink.engines.local.engine import LocalEngine
+from orgthink.measure.latency import critical_path, timeline
+from orgthink.models.qwen3 import Qwen3Config
+from orgthink.record.episode import Episode, Message, Origin, Problem, Sampling
+from orgthink.runtime import Agent, Backing, Budget, Limits, Session, attempt
+from orgthink.training.cluster.sizing.configs import config_of
 
 SHAPE = "qwen3-0.6b"
 WORDS = 512

@@ -11,8 +11,8 @@ from pathlib import Path
 from benchmarks.report import Line
 from orgthink.engines.engine import Context
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Message, Problem, Sampling
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Message, Problem, Sampling
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.clock import run_virtual
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from experiments.shared.conditions import hardware
 from experiments.shared.readme import fill
-from orgthink.files import write_whole
-from orgthink.provenance import commit
-from orgthink.scale.verl.placement import Placement
+
+from orgthink.record.provenance import commit
+from orgthink.training.cluster.verl.placement import Placement
+from orgthink.util.files import write_whole
 
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
 

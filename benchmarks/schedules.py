@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from orgthink.episode import Episode, Origin, Trace
 from orgthink.measure.latency import timeline
+from orgthink.record.episode import Episode, Origin, Trace
 
 
 class Turn(NamedTuple):

@@ -21,15 +21,15 @@ from benchmarks.models import CONFIG, random_model
 from benchmarks.report import Line
 from orgthink.engines.engine import Context
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.episode import Problem, Sampling
+from orgthink.models.qwen3 import Qwen3
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.prompts import prompt
+from orgthink.record.episode import Problem, Sampling
+from orgthink.record.folder import RunFolder
 from orgthink.runtime import Backing, Limits
 from orgthink.serve.app import application
 from orgthink.serve.connection import server
 from orgthink.serve.episodes import Served, ServedEpisodes
-from orgthink.store import RunFolder
 
 REPEATS = 20
 """Questions of each kind. The kinds alternate, and the medians count."""

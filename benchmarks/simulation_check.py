@@ -1,4 +1,4 @@
-"""The simulation of `orgthink.scale.simulation` against measured runs of the local engine or, where it is installed, of
+"""The simulation of `orgthink.training.cluster.simulation` against measured runs of the local engine or, where it is installed, of
 vLLM in this process.
 
 `python -m benchmarks.simulation_check` fits the engine's model to independent completions, then runs organizations on
@@ -22,26 +22,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import tyro
+from experiments.shared.conditions import hardware
+from experiments.shared.readme import Column, fill, table
+from orgthink.training.cluster.simulation.engine import EngineModel
+from orgthink.training.cluster.simulation.recorded import recorded
 
 from benchmarks.engine_fit import LOCAL, SLOTS, VLLM, Run, fitted, predicted
 from benchmarks.report import Line
-from experiments.shared.conditions import hardware
-from experiments.shared.readme import Column, fill, table
 from orgthink.engines import MODELS
 from orgthink.engines.engine import Engine
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.vllm import VllmEngine
-from orgthink.episode import Message, Problem, Sampling
-from orgthink.evaluation import OrganizationSpec
-from orgthink.files import write_whole
+from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.grammar.actions import Event
 from orgthink.grammar.asyncthink import AsyncThinkScanner
-from orgthink.provenance import commit
+from orgthink.record.episode import Message, Problem, Sampling
+from orgthink.record.provenance import commit
 from orgthink.runtime import Backing, Limits, Session, attempt
-from orgthink.scale.simulation.engine import EngineModel
-from orgthink.scale.simulation.recorded import recorded
 from orgthink.tasks import task_named
-from orgthink.threads import set_threads
+from orgthink.util.files import write_whole
+from orgthink.util.threads import set_threads
 
 PAGE = Path(__file__).parent.parent / "docs" / "cost_at_scale.md"
 

@@ -18,14 +18,14 @@ from orgthink_pocket.shipped import MODELS
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.report import Line
-from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.recipes.jobs import Policy
-from orgthink.recipes.registry import RECIPES, Training, start
-from orgthink.store import RunFolder
+from orgthink.models.qwen3 import Qwen3
+from orgthink.record.folder import RunFolder
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.batches import collate
 from orgthink.training.embedded import embedded
 from orgthink.training.policy_loss import PolicyLoss, token_losses, weighted
+from orgthink.training.recipes.jobs import Policy
+from orgthink.training.recipes.registry import RECIPES, Training, start
 from orgthink.training.rl import train_policy
 from orgthink.training.rollout import ProblemStream, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows

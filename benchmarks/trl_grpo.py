@@ -32,12 +32,12 @@ import tyro
 from orgthink_pocket.shipped import MODELS
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Problem
 from orgthink.grammar.actions import Answer
 from orgthink.grammar.asyncthink import AsyncThinkScanner
+from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.prompts import prompt
-from orgthink.threads import set_threads
+from orgthink.record.episode import Problem
+from orgthink.util.threads import set_threads
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer

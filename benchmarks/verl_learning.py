@@ -20,16 +20,16 @@ import tyro
 
 from benchmarks.scale_page import cluster, conditions, write
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.evaluation import distinct
-from orgthink.grading import grade
+from orgthink.evaluate.evaluation import distinct
+from orgthink.evaluate.grading import grade
 from orgthink.measure.estimate import Estimate, average, difference
-from orgthink.recipes.from_model import model_folder
-from orgthink.recipes.jobs import Policy
-from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start
-from orgthink.scale.verl.launch import run
-from orgthink.scale.verl.placement import Placement
 from orgthink.tasks import task_named
+from orgthink.training.cluster.verl.launch import run
+from orgthink.training.cluster.verl.placement import Placement
 from orgthink.training.embedded import SLOTS
+from orgthink.training.recipes.from_model import model_folder
+from orgthink.training.recipes.jobs import Policy
+from orgthink.training.recipes.registry import RECIPES, Training, adjusted, go_on, start
 from orgthink.training.rollout import roll_out
 
 RECIPE = "asyncthink-countdown-mini"

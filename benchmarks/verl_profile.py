@@ -24,11 +24,11 @@ import psutil
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 
 from orgthink.engines.engine import Chunk, Context
-from orgthink.episode import Sampling
-from orgthink.scale.verl import trainer
-from orgthink.scale.verl.backend import VerlBackend
-from orgthink.scale.verl.engine import VerlEngine
+from orgthink.record.episode import Sampling
 from orgthink.training.backend import Signals
+from orgthink.training.cluster.verl import trainer
+from orgthink.training.cluster.verl.backend import VerlBackend
+from orgthink.training.cluster.verl.engine import VerlEngine
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rows import PolicyRow
 

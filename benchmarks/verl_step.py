@@ -17,9 +17,9 @@ from pathlib import Path
 import tyro
 
 from benchmarks.scale_page import cluster, conditions, write
-from orgthink.recipes.registry import RECIPES, Training, adjusted, start
-from orgthink.scale.verl.launch import run
-from orgthink.scale.verl.placement import Placement
+from orgthink.training.cluster.verl.launch import run
+from orgthink.training.cluster.verl.placement import Placement
+from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start
 
 JOBS = {
     "AsyncThink": ("asyncthink-countdown-mini", ["rollout.problems=8"]),
@@ -29,7 +29,7 @@ JOBS = {
 """Recipes, with smaller steps."""
 
 ROOT = Path(__file__).parent.parent
-MODULES = "orgthink.scale.verl.cpu,orgthink.scale.verl.trainer,benchmarks.verl_profile"
+MODULES = "orgthink.training.cluster.verl.cpu,orgthink.training.cluster.verl.trainer,benchmarks.verl_profile"
 TRAINER, PROFILE = "orgthink_profiled", "profile.jsonl"
 """Names of benchmarks/verl_profile.py, which only verl's processes can import."""
 

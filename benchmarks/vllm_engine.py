@@ -13,7 +13,7 @@ from benchmarks.models import pocket_size_model
 from benchmarks.report import Line
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.vllm import VllmEngine
-from orgthink.episode import Episode, Origin
+from orgthink.record.episode import Episode, Origin
 
 EPISODES = 128
 SLOTS = 128

@@ -18,8 +18,8 @@ from orgthink.engines import MODELS
 from orgthink.engines.engine import Engine
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.vllm import VllmEngine
-from orgthink.episode import Problem, Sampling
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Problem, Sampling
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.tasks import task_named
 

@@ -20,14 +20,14 @@ import torch
 
 from orgthink.engines import engine_spec
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.episode import Episode, Problem, Sampling
-from orgthink.grading import grade
+from orgthink.evaluate.grading import grade
+from orgthink.models.trainable import Trainable, open_trainable
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Episode, Problem, Sampling
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Task
-from orgthink.training.models import Trainable, open_trainable
 from orgthink.training.rows import PolicyRow, policy_rows
 
 CLIP_LOW, CLIP_HIGH = 0.2, 0.28

@@ -25,7 +25,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from orgthink.version import __version__
+from orgthink.util.version import __version__
 
 if TYPE_CHECKING:
     from orgthink.api import Run, aevaluate, asolve, atrain, evaluate, solve, train

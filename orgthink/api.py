@@ -17,28 +17,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orgthink.compatibility import require_roles, require_sampling, require_sampling_noise
 from orgthink.engines import EngineSpec, engine_spec, served_spec
 from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
-from orgthink.episode import Episode, Problem, Sampling
-from orgthink.errors import UserError, pick, user_input
-from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, resolve
-from orgthink.evaluation import evaluate as evaluate_plan
-from orgthink.grading import grade_or_keep
+from orgthink.evaluate.compatibility import require_roles, require_sampling, require_sampling_noise
+from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, RoleSpec, resolve
+from orgthink.evaluate.evaluation import evaluate as evaluate_plan
+from orgthink.evaluate.grading import grade_or_keep
+from orgthink.evaluate.presets import Allowance, allowance, attempts, organization_settings, partner_models
+from orgthink.evaluate.spending import Bounds
 from orgthink.measure.billing import Price
-from orgthink.presets import Allowance, allowance, attempts, organization_settings, partner_models
-from orgthink.registry import default
+from orgthink.record.episode import Episode, Problem, Sampling
+from orgthink.record.folder import RunFolder, dated
 from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.approval import Approve
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.runner import run_main
-from orgthink.spending import Bounds
-from orgthink.store import RunFolder, dated
 from orgthink.tasks import task_of
 from orgthink.tasks.task import Split
-from orgthink.validation import plain
+from orgthink.util.errors import UserError, pick, user_input
+from orgthink.util.registry import default
+from orgthink.util.validation import plain
 
 T = TypeVar("T")
 
@@ -215,7 +215,8 @@ def train(
     gets the metrics of each step. At Ctrl-C the step ends and a checkpoint is saved. In a notebook a thread trains, and
     calls `report`. UserError for bad input.
     """
-    from orgthink.recipes.registry import (
+    from orgthink.training.in_thread import wherever
+    from orgthink.training.recipes.registry import (
         RECIPES,
         Training,
         adjusted,
@@ -224,7 +225,6 @@ def train(
         start,
         with_whole_paths,
     )
-    from orgthink.training.in_thread import wherever
 
     name = recipe or default("recipe", "a recipe")
     given = [f"{path}={_text(value)}" for path, value in (settings or {}).items()]

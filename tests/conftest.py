@@ -14,7 +14,6 @@ from hypothesis import settings
 FOLDERS = (
     ".",
     "tasks",
-    "arena",
     "view",
     "export",
     "measure",
@@ -23,7 +22,6 @@ FOLDERS = (
     "training/marsrl",
     "coldstart",
     "organizations",
-    "baselines",
 )
 """Where the helpers lie."""
 

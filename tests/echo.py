@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from orgthink.episode import Grade, Problem
+from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.task import Solution, Split
 
 LARGEST = 9

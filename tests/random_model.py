@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 
-from orgthink.engines.local.qwen3 import Qwen3Config
-from orgthink.training.models import HuggingFaceModel
+from orgthink.models.qwen3 import Qwen3Config
+from orgthink.models.trainable import HuggingFaceModel
 
 TURN, END = "<|im_start|>", "<|im_end|>"
 

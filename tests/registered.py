@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orgthink.registry import Registry
+from orgthink.util.registry import Registry
 
 
 def register(patch: pytest.MonkeyPatch, registry: Registry[Any], **things: Any) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncGenerator, Callable
 
 from orgthink.engines.engine import Chunk, Context, Engine, EngineError, FinishReason
-from orgthink.episode import Sampling
+from orgthink.record.episode import Sampling
 
 Rule = Callable[[str], str]
 """Text of a context → what is said next; raises EngineError to fail."""

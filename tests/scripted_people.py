@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+from orgthink.engines.inbox import Inbox
 from orgthink.engines.person import PersonEngine
-from orgthink.people.inbox import Inbox
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from orgthink.episode import Grade, Problem
+from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.countdown import Countdown, CountdownSize
 from orgthink.tasks.task import Solution, Split
 

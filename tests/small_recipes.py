@@ -7,8 +7,8 @@ from pathlib import Path
 from small import TASK_OF_SUMS
 from terse import TERSE
 
-from orgthink.recipes.jobs import Mars
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
+from orgthink.training.recipes.jobs import Mars
 
 MARSRL = Mars(
     MarsSettings(

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink.addresses import server_url
-from orgthink.concurrency import AdaptivePlaces
-from orgthink.errors import ToolError
-from orgthink.http import HttpClient
 from orgthink.runtime.clock import run_virtual
+from orgthink.util.addresses import server_url
+from orgthink.util.concurrency import AdaptivePlaces
+from orgthink.util.errors import ToolError
+from orgthink.util.http import HttpClient
 
 SECONDS = 3.0
 """Of an answer."""

@@ -20,11 +20,11 @@ import orgthink
 from orgthink import api
 from orgthink.api import Run
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Problem
-from orgthink.errors import UserError
 from orgthink.organizations.sequential import Sequential
-from orgthink.recipes import registry
-from orgthink.store import RunFolder
+from orgthink.record.episode import Episode, Problem
+from orgthink.record.folder import RunFolder
+from orgthink.training.recipes import registry
+from orgthink.util.errors import UserError
 
 PROBLEM = Problem(
     "sudoku/x", "sudoku", "Solve it.", data={"clues": [[1, 2, 3, 4], [3, 4, 1, 2], [2, 1, 4, 3], [0] * 4]}

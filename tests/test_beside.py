@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import pytest
 
-from orgthink.beside import Threads, given_up, in_thread
+from orgthink.util.beside import Threads, given_up, in_thread
 
 PROGRAM = """
 import asyncio, threading, time

@@ -31,26 +31,27 @@ from terse import STYLE, TERSE
 
 import orgthink.api
 import orgthink.engines.opening
-from orgthink import cli, engines, registry
+from orgthink import cli, engines
 from orgthink.cli import main, resuming
 from orgthink.cli.eval import Eval
 from orgthink.cli.progress import heartbeat
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.engine import EngineError
-from orgthink.episode import Sampling
-from orgthink.episode_json import load
-from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
+from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
 from orgthink.grammar.asyncthink import DIALECT
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations.prompts import STYLES
-from orgthink.pace import Pace
+from orgthink.record.episode import Sampling
+from orgthink.record.episode_json import load
+from orgthink.record.folder import RunFolder
 from orgthink.runtime import runner
 from orgthink.runtime.budget import Limits
-from orgthink.store import RunFolder
 from orgthink.tasks import TASKS
 from orgthink.tools.search import CORPORA
+from orgthink.util import registry
+from orgthink.util.errors import UserError
+from orgthink.util.pace import Pace
 
 HERE = Path(__file__).parent
 ROWS = HERE / "data" / "deepscaler.jsonl"
@@ -1055,7 +1056,7 @@ def test_a_dry_run_prints_what_a_run_would_remember_and_writes_nothing(
     job, settings = (found := json.loads(capsys.readouterr().out)["job"]), found["settings"]
     assert (job["pack_tokens"], settings["steps"], settings["seed"]) == (64, 3, 4)
 
-    monkeypatch.setattr("orgthink.recipes.registry.go_on", lambda folder, report: folder.path)
+    monkeypatch.setattr("orgthink.training.recipes.registry.go_on", lambda folder, report: folder.path)
     assert main(given) == 0
     config = json.loads((tmp_path / "runs" / "small_recipes.py-MARSRL" / "config.json").read_text())
     assert config["settings"] == {"recipe": said["recipe"], "job": said["job"]}
@@ -1301,7 +1302,7 @@ def test_importing_the_package_and_its_command_line_is_light():
     code = f"""
 import sys, orgthink
 assert not {{*{heavy}, "pydantic", "tyro", "rich"}} & set(sys.modules), "orgthink"
-import orgthink.evaluation, orgthink.store
+import orgthink.evaluate.evaluation, orgthink.record.folder
 assert not {{*{heavy}, "pydantic", "tyro"}} & set(sys.modules), "evaluate"
 from orgthink.cli import main, resuming
 assert main(["nonsense"]) == 2

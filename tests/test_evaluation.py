@@ -19,15 +19,15 @@ from orgthink.cli.table import conditions
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import EngineError, EngineUnavailable
 from orgthink.engines.opening import Engines
-from orgthink.episode import Edge, EdgeKind, Episode, Grade, Origin, Sampling, Span, Status, StopReason, Trace
-from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, distinct, resolve, up_to
-from orgthink.evaluation import evaluate as evaluate_resolved
-from orgthink.failures import engine_failed, failed_agents, failure_message
+from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, RoleSpec, distinct, resolve, up_to
+from orgthink.evaluate.evaluation import evaluate as evaluate_resolved
 from orgthink.measure.summary import summarise
+from orgthink.record.episode import Edge, EdgeKind, Episode, Grade, Origin, Sampling, Span, Status, StopReason, Trace
+from orgthink.record.failures import engine_failed, failed_agents, failure_message
+from orgthink.record.folder import RunFolder
 from orgthink.runtime.budget import Limits
-from orgthink.store import RunFolder
 from orgthink.tasks import task_named
+from orgthink.util.errors import UserError
 
 NAMES = ("sequential", "parallel", "asyncthink")
 

@@ -9,10 +9,10 @@ from email.utils import formatdate
 
 import pytest
 
-from orgthink.addresses import server_url
-from orgthink.errors import ToolError
-from orgthink.http import HttpClient, Refused, RetryPolicy
-from orgthink.http_response import HttpResponse, complaint, retry_after
+from orgthink.util.addresses import server_url
+from orgthink.util.errors import ToolError
+from orgthink.util.http import HttpClient, Refused, RetryPolicy
+from orgthink.util.http_response import HttpResponse, complaint, retry_after
 
 
 def test_retry_after_is_seconds_or_a_date() -> None:

@@ -11,10 +11,10 @@ from devices import CUDA
 from benchmarks import lockstep
 from benchmarks.lockstep import Decoder, execute, measure, random_weights
 from benchmarks.schedules import Turn, schedule, slots
-from orgthink.engines.local.qwen3 import Qwen3Config
-from orgthink.episode import Origin
-from orgthink.episode_json import load
 from orgthink.measure.latency import critical_path
+from orgthink.models.qwen3 import Qwen3Config
+from orgthink.record.episode import Origin
+from orgthink.record.episode_json import load
 
 GOLDEN = Path(__file__).parent / "golden" / "episodes.jsonl"
 SMALL = Qwen3Config(512, 128, 384, 2, 4, 2, 32, 2048)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from orgthink.recipes.registry import training_of
-from orgthink.store import RunFolder
+from orgthink.record.folder import RunFolder
+from orgthink.training.recipes.registry import training_of
 
 SOURCE = Path(__file__).parent / "plugin" / "dice.py"
 
@@ -89,7 +89,7 @@ def model(tmp_path_factory) -> Path:
     pytest.importorskip("torch")
     from random_model import write_random_model
 
-    from orgthink.engines.local.qwen3 import Qwen3Config
+    from orgthink.models.qwen3 import Qwen3Config
 
     shape = Qwen3Config(
         vocab_size=260, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,

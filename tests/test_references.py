@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from orgthink.engines import EngineSpec
-from orgthink.errors import UserError
-from orgthink.presets import preset_of
-from orgthink.secrets import referred
+from orgthink.evaluate.presets import preset_of
+from orgthink.util.errors import UserError
+from orgthink.util.secrets import referred
 
 PROSE = [
     "writes shell scripts: ${HOME} and the like",

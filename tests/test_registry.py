@@ -13,16 +13,22 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_arena.tasks.judge import JUDGES
 
 import orgthink
 from orgthink.cli import main
 from orgthink.cli.names import KINDS
-from orgthink.coldstart.teachers import PROGRAMS
 from orgthink.engines import ENGINES, EngineSpec, engine_spec
-from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, OrganizationSpec
+from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.registry import (
+from orgthink.record.folder import RunFolder
+from orgthink.rewards import REWARDS
+from orgthink.rewards.asyncthink import AsyncThinkReward
+from orgthink.tasks import FILE_TASKS, GRADERS, TASK_FAMILIES
+from orgthink.tools.toolbox import other_tool, toolbox
+from orgthink.training.coldstart.teachers import PROGRAMS
+from orgthink.util.errors import UserError
+from orgthink.util.registry import (
     Registry,
     absolute,
     is_reference,
@@ -31,12 +37,6 @@ from orgthink.registry import (
     split_reference,
     without_files,
 )
-from orgthink.rewards import REWARDS
-from orgthink.rewards.asyncthink import AsyncThinkReward
-from orgthink.store import RunFolder
-from orgthink.tasks import FILE_TASKS, GRADERS, TASK_FAMILIES
-from orgthink.tasks.judge import JUDGES
-from orgthink.tools.toolbox import other_tool, toolbox
 
 GOLDEN = Path(__file__).parent / "golden" / "episodes.jsonl"
 PLUGIN = Path(__file__).parent / "plugin" / "dice.py"
@@ -334,7 +334,7 @@ def test_a_run_is_called_after_its_task_and_not_after_files(task: str, short: st
         (FILE_TASKS, "a function from a path to a task"),
         (TASK_FAMILIES, "an object that is called with a name, and has lines"),
         (GRADERS, "a function of a problem and an answer"),
-        (PROGRAMS, "an orgthink.coldstart.teachers.Program"),
+        (PROGRAMS, "an orgthink.training.coldstart.teachers.Program"),
         (JUDGES, "a function of a name and limits"),
     ],
     ids=lambda each: each.group if isinstance(each, Registry) else "",

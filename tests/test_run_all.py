@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink.concurrency import first_error, innermost, run_all
 from orgthink.runtime.clock import run_virtual
+from orgthink.util.concurrency import first_error, innermost, run_all
 
 
 @given(st.lists(st.integers(0, 5), max_size=20), st.none() | st.integers(1, 30))

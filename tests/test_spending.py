@@ -19,10 +19,10 @@ import orgthink.engines.opening
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Chunk, Context, EngineError
-from orgthink.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
+from orgthink.evaluate.spending import Bounds, Spending
+from orgthink.record.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
+from orgthink.record.folder import RunFolder
 from orgthink.runtime.clock import run_virtual
-from orgthink.spending import Bounds, Spending
-from orgthink.store import RunFolder
 from orgthink.tasks import task_named
 
 EMPTY = Episode("p|a|0", Problem("p", "t", ""), "a", 2, (Trace("a", "a", None, (), model="m"),))

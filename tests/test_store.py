@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink import episode_json, store
-from orgthink.episode import (
+from orgthink.record import episode_json
+from orgthink.record import folder as store
+from orgthink.record.episode import (
     Billed,
     Edge,
     EdgeKind,
@@ -29,8 +30,8 @@ from orgthink.episode import (
     StopReason,
     Trace,
 )
-from orgthink.errors import UserError
-from orgthink.store import RunFolder
+from orgthink.record.folder import RunFolder
+from orgthink.util.errors import UserError
 
 HERE = Path(__file__).parent
 SCHEMA = HERE.parent / "orgthink" / "schema" / "episode.schema.json"
@@ -164,7 +165,7 @@ def test_half_a_surrogate_pair_does_not_lose_the_episode():
 def test_the_published_schema_is_in_step():
     published = json.loads(SCHEMA.read_text())
     assert published == episode_json.episode_schema(), (
-        "python -m orgthink.episode_json > orgthink/schema/episode.schema.json"
+        "python -m orgthink.record.episode_json > orgthink/schema/episode.schema.json"
     )
 
 
@@ -178,7 +179,7 @@ def test_the_schema_describes_every_field_and_refuses_other_versions():
     with pytest.raises(ValidationError):
         validator.validate(record | {"schema_version": 99})
     for name, part in {"Episode": schema, **schema["$defs"]}.items():
-        cls = getattr(sys.modules["orgthink.episode"], name)
+        cls = getattr(sys.modules["orgthink.record.episode"], name)
         if is_dataclass(cls):
             assert [key for key, value in part["properties"].items() if not value.get("description")] == [], name
             assert part["properties"].keys() == {field.name for field in fields(cls)}

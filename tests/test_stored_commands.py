@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from orgthink import redaction, secrets
+from orgthink.util import redaction, secrets
 
 SECRET = "zebra-quill-battery"
 FREE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orgthink.cli.run import MOST_FAULTS, tell
-from orgthink.episode import Episode, FormatError, FormatFault, Problem, StopReason, Trace
+from orgthink.record.episode import Episode, FormatError, FormatFault, Problem, StopReason, Trace
 
 
 @pytest.mark.parametrize("count", [MOST_FAULTS, MOST_FAULTS + 30])

@@ -9,11 +9,11 @@ import pytest
 from manager_episodes import Call, episode_of
 
 from orgthink.cli.table import cells, conditions, lay_out, print_table
-from orgthink.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
-from orgthink.evaluation import Evaluation, OrganizationSpec
+from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec
 from orgthink.measure.summary import summarise
+from orgthink.record.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
+from orgthink.record.folder import RunFolder
 from orgthink.runtime.budget import Limits
-from orgthink.store import RunFolder
 
 MANAGED = episode_of([[Call(), Call("search")], [Call("reasoner", cost=1.0, model="large")]])
 THINKER = Trace("thinker", "thinker", None, (Span(Origin.SAMPLED, "5", 1),), model="small", cost=8.0)

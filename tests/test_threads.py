@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from orgthink.threads import set_threads
+from orgthink.util.threads import set_threads
 
 
 @pytest.fixture

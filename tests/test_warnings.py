@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from orgthink.terminal import clean_tracebacks
+from orgthink.util.terminal import clean_tracebacks
 
 
 def test_a_process_that_runs_many_commands_can_still_warn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from models import tiny_model
 from terse import TERSE
 
 from orgthink.cli import main
-from orgthink.store import RunFolder
+from orgthink.record.folder import RunFolder
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from echo import ECHO, LARGEST
 from engines.models import tiny_model
 from terse import TERSE
 
-from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.engines.tokenizer import Tokenizer
+from orgthink.models.qwen3 import Qwen3
+from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.prompts import prompt
 
 WORDS = ("of", "verifier", "corrector", "solution", "report", "correctness", ":", "correct", "wrong", "</think>", "hm")

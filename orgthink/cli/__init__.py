@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from orgthink.beside import have_ended
+from orgthink.cli.garbage import collect_rarely
 from orgthink.cli.resuming import INTERRUPTED
-from orgthink.garbage import collect_rarely
-from orgthink.redaction import conceal, conceal_url
-from orgthink.terminal import clean_tracebacks, give_up_output, one_line, show
-from orgthink.threads import set_threads
-from orgthink.version import __version__
+from orgthink.util.beside import have_ended
+from orgthink.util.redaction import conceal, conceal_url
+from orgthink.util.terminal import clean_tracebacks, give_up_output, one_line, show
+from orgthink.util.threads import set_threads
+from orgthink.util.version import __version__
 
 MOST = 4_000
 """Characters of a complaint, about: what it quotes may be as long as a file."""
@@ -57,7 +57,7 @@ def _run(argv: Sequence[str] | None) -> int:
     collect_rarely()
     set_threads(spare=0 if argv[:1] == ["train"] else 1)
     from orgthink.engines.engine import EngineUnavailable
-    from orgthink.errors import Failure, UserError
+    from orgthink.util.errors import Failure, UserError
 
     if argv[:1] == ["--version"]:
         show(f"orgthink {__version__}")
@@ -92,8 +92,8 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     import tyro
 
     from orgthink.cli.repeated import gathered
-    from orgthink.errors import UserError
-    from orgthink.registry import COMMANDS, DEMO
+    from orgthink.util.errors import UserError
+    from orgthink.util.registry import COMMANDS, DEMO
 
     first = next(iter(argv), "--help")
     if first == "demo" and first not in COMMANDS:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any, Literal
 
+from orgthink.engines.inbox import Declined, Inbox, OpenQuestion
 from orgthink.grammar.strict_json import parse
-from orgthink.people.inbox import Declined, Inbox, OpenQuestion
 from orgthink.runtime import Allow, Approve, Deny, Edit, PendingCall
 
 Approved = Literal["tools", "forks", "all"]

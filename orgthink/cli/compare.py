@@ -10,11 +10,11 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from orgthink.cli.table import conditions, print_comparison
-from orgthink.episode import Episode
-from orgthink.errors import UserError, pick
 from orgthink.measure.comparison import Flip, by_organization, flips, paired
-from orgthink.store import RunFolder
-from orgthink.terminal import excerpt, one_line, show
+from orgthink.record.episode import Episode
+from orgthink.record.folder import RunFolder
+from orgthink.util.errors import UserError, pick
+from orgthink.util.terminal import excerpt, one_line, show
 
 Pair = tuple[list[Episode], list[Episode]]
 

@@ -26,21 +26,21 @@ from orgthink.cli.progress import progress
 from orgthink.cli.resuming import exit_code, interruptible, resumed, settings_of, stoppable, written
 from orgthink.cli.table import conditions, print_table
 from orgthink.cli.tracing import Around, Traced
-from orgthink.compatibility import require_places
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Staffed
 from orgthink.engines.opening import Engines
-from orgthink.episode import Episode
-from orgthink.errors import UserError, user_input
-from orgthink.evaluation import Evaluation, OrganizationSpec, Resolved, evaluate, require_planned, resolve
-from orgthink.failures import engine_failed, failed_agents, failure_message
-from orgthink.presets import Attempts, attempts
-from orgthink.registry import default
+from orgthink.evaluate.compatibility import require_places
+from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, Resolved, evaluate, require_planned, resolve
+from orgthink.evaluate.presets import Attempts, attempts
+from orgthink.evaluate.spending import Bounds
+from orgthink.record.episode import Episode
+from orgthink.record.failures import engine_failed, failed_agents, failure_message
+from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.runtime.runner import run_main
-from orgthink.spending import Bounds
-from orgthink.store import RunFolder, dated, require_vacant
 from orgthink.tasks.task import Split
-from orgthink.terminal import show
+from orgthink.util.errors import UserError, user_input
+from orgthink.util.registry import default
+from orgthink.util.terminal import show
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,15 +10,15 @@ from typing import Annotated, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
-from orgthink.errors import Failure, UserError, user_input
-from orgthink.evaluation import up_to
+from orgthink.evaluate.evaluation import up_to
 from orgthink.export.recorded import name_of, with_beginnings
-from orgthink.files import made, write_whole
 from orgthink.measure.accuracy import mixed
-from orgthink.registry import registered_only
-from orgthink.store import RunFolder, require_output
+from orgthink.record.folder import RunFolder, require_output
 from orgthink.tasks.task import Split
-from orgthink.terminal import show
+from orgthink.util.errors import Failure, UserError, user_input
+from orgthink.util.files import made, write_whole
+from orgthink.util.registry import registered_only
+from orgthink.util.terminal import show
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ExportProblems:
     some samples answered correctly and others did not, as ParaManager chooses its problems beforehand (section 4.2)."""
 
     def __call__(self) -> int:
-        from orgthink.interchange.problems import write
+        from orgthink.training.interchange.problems import write
 
         require_output(self.out)
         if self.n < 1:
@@ -82,8 +82,8 @@ class ExportRows:
 
     def __call__(self) -> int:
         try:
-            from orgthink.interchange.targets import TARGETS, Conditions
-            from orgthink.recipes import registry as recipes
+            from orgthink.training.interchange.targets import TARGETS, Conditions
+            from orgthink.training.recipes import registry as recipes
         except ModuleNotFoundError as error:
             raise UserError(f"rows need {error.name}: pip install 'orgthink[local]'") from error
         require_output(self.out)

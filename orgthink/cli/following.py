@@ -13,10 +13,10 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from orgthink.cli.table import conditions
-from orgthink.errors import UserError
-from orgthink.registry import registered_only
-from orgthink.store import RunFolder
-from orgthink.terminal import show
+from orgthink.record.folder import RunFolder
+from orgthink.util.errors import UserError
+from orgthink.util.registry import registered_only
+from orgthink.util.terminal import show
 from orgthink.view import render
 from orgthink.view.follow import FollowingPage, following_page
 from orgthink.view.growing import Growing

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from orgthink.terminal import clean, one_line, redact, show
+from orgthink.util.terminal import clean, one_line, redact, show
 
 if TYPE_CHECKING:
     from orgthink.runtime.agent import Agent, Watcher

@@ -15,16 +15,16 @@ from tyro.conf import Positional, arg
 
 from orgthink.cli.prices import read_prices
 from orgthink.cli.table import conditions, print_comparison, print_table
-from orgthink.episode import Episode
-from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, recorded
-from orgthink.files import MOST, read_whole
+from orgthink.evaluate.evaluation import Evaluation, recorded
 from orgthink.measure.billing import Price
 from orgthink.measure.comparison import against
 from orgthink.measure.summary import summarise
-from orgthink.registry import registered_only
-from orgthink.store import RunFolder
-from orgthink.terminal import show
+from orgthink.record.episode import Episode
+from orgthink.record.folder import RunFolder
+from orgthink.util.errors import UserError
+from orgthink.util.files import MOST, read_whole
+from orgthink.util.registry import registered_only
+from orgthink.util.terminal import show
 
 if TYPE_CHECKING:
     from orgthink.training.optimization import Optimization
@@ -137,7 +137,7 @@ def _evaluation(folder: RunFolder, prices: dict[str, Price]) -> dict[str, Any]:
 def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:
     """The metrics of each recorded step, computed again, and the summary of the last one; that alone, if what the
     training names is not installed."""
-    from orgthink.recipes.registry import training_of
+    from orgthink.training.recipes.registry import training_of
 
     steps: dict[int, dict[str, Any]] = {}
     last: list[Episode] = []

@@ -15,19 +15,17 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from orgthink.errors import UserError, pick
-from orgthink.registry import Registry
 from orgthink.tasks import TASK_FAMILIES
-from orgthink.terminal import show
+from orgthink.util.errors import UserError, pick
+from orgthink.util.registry import Registry
+from orgthink.util.terminal import show
 
 KINDS = {
     "organizations": "orgthink.organizations:ORGANIZATIONS",
     "tasks": "orgthink.tasks:TASKS",
     "file-tasks": "orgthink.tasks:FILE_TASKS",
-    "benchmarks": "orgthink.tasks.bench:BENCHMARKS",
     "task-families": "orgthink.tasks:TASK_FAMILIES",
     "graders": "orgthink.tasks:GRADERS",
-    "judges": "orgthink.tasks.judge:JUDGES",
     "models": "orgthink.engines:MODELS",
     "engines": "orgthink.engines:ENGINES",
     "prompts": "orgthink.organizations.prompts:STYLES",
@@ -36,11 +34,11 @@ KINDS = {
     "rewards": "orgthink.rewards:REWARDS",
     "role-rewards": "orgthink.rewards:ROLE_REWARDS",
     "credits": "orgthink.credit:CREDITS",
-    "recipes": "orgthink.recipes.registry:RECIPES",
-    "jobs": "orgthink.recipes.registry:JOBS",
-    "programs": "orgthink.coldstart.teachers:PROGRAMS",
-    "commands": "orgthink.registry:COMMANDS",
-    "defaults": "orgthink.registry:DEFAULTS",
+    "recipes": "orgthink.training.recipes.registry:RECIPES",
+    "jobs": "orgthink.training.recipes.registry:JOBS",
+    "programs": "orgthink.training.coldstart.teachers:PROGRAMS",
+    "commands": "orgthink.util.registry:COMMANDS",
+    "defaults": "orgthink.util.registry:DEFAULTS",
 }
 """Registries; a package extends one by entry points of its group, `orgthink.organizations` and so on."""
 

@@ -6,15 +6,15 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from orgthink.compatibility import pool_warning
 from orgthink.engines import EngineSpec
-from orgthink.episode import Episode, Status
-from orgthink.evaluation import Evaluation
-from orgthink.presets import preset_of, style_here
+from orgthink.evaluate.compatibility import pool_warning
+from orgthink.evaluate.evaluation import Evaluation
+from orgthink.evaluate.presets import preset_of, style_here
+from orgthink.record.episode import Episode, Status
 from orgthink.runtime.attempt import Organization
 from orgthink.tasks import task_named
 from orgthink.tasks.task import convention_of
-from orgthink.terminal import show
+from orgthink.util.terminal import show
 
 
 def note(*lines: str | None) -> None:

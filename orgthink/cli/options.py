@@ -10,16 +10,16 @@ from typing import Annotated, Any
 
 from tyro.conf import arg
 
-from orgthink.compatibility import require_depth, require_roles, require_sampling
 from orgthink.engines import STREAMS, EngineSpec, engine_spec, served_spec
-from orgthink.episode import Sampling
-from orgthink.errors import UserError, pick, user_input
-from orgthink.evaluation import OrganizationSpec, RoleSpec
+from orgthink.evaluate.compatibility import require_depth, require_roles, require_sampling
+from orgthink.evaluate.evaluation import OrganizationSpec, RoleSpec
+from orgthink.evaluate.presets import Allowance, Attempts, allowance, organization_settings, partner_models
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.presets import Allowance, Attempts, allowance, organization_settings, partner_models
-from orgthink.recipes.adjust import put
+from orgthink.record.episode import Sampling
 from orgthink.runtime.budget import Budget, Limits
-from orgthink.validation import plain, typed
+from orgthink.training.recipes.adjust import put
+from orgthink.util.errors import UserError, pick, user_input
+from orgthink.util.validation import plain, typed
 
 SAMPLING = ("max_tokens", "temperature", "top_p")
 """Settings of the sampling that a role may have to itself."""

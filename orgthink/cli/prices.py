@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from orgthink.errors import UserError
 from orgthink.measure.billing import Price
-from orgthink.settings import require_known
-from orgthink.tabular import json_object, toml_tables
-from orgthink.validation import typed
+from orgthink.util.errors import UserError
+from orgthink.util.settings import require_known
+from orgthink.util.tabular import json_object, toml_tables
+from orgthink.util.validation import typed
 
 
 def read_prices(file: Path | None) -> dict[str, Price]:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from orgthink.episode import Episode
-from orgthink.failures import failure_message
-from orgthink.pace import Pace
-from orgthink.terminal import clean, show
+from orgthink.record.episode import Episode
+from orgthink.record.failures import failure_message
+from orgthink.util.pace import Pace
+from orgthink.util.terminal import clean, show
 
 if TYPE_CHECKING:
     from rich.console import Console

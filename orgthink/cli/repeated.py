@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
 from typing import Any, get_origin
 
-from orgthink.settings import alternatives, field_types, marks
+from orgthink.util.settings import alternatives, field_types, marks
 
 
 def gathered(argv: Sequence[str], command: Any) -> list[str]:

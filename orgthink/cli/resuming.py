@@ -14,13 +14,13 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from orgthink.cli.notes import note
-from orgthink.errors import UserError
-from orgthink.kinds import ByKind
-from orgthink.settings import alternatives, marks, require_known, types_below
-from orgthink.spending import Bound
-from orgthink.store import RunFolder
-from orgthink.terminal import show
+from orgthink.evaluate.spending import Bound
+from orgthink.record.folder import RunFolder
 from orgthink.training.interrupt import answer
+from orgthink.util.errors import UserError
+from orgthink.util.kinds import ByKind
+from orgthink.util.settings import alternatives, marks, require_known, types_below
+from orgthink.util.terminal import show
 
 T = TypeVar("T")
 

@@ -15,30 +15,30 @@ from orgthink.cli.lanes import lanes
 from orgthink.cli.notes import ignored_server, never_returned, note, only_its_tasks, pools, unlike_its_style
 from orgthink.cli.options import Options
 from orgthink.cli.prices import read_prices, unpriced
-from orgthink.compatibility import require_sampling_noise
 from orgthink.engines.engine import Staffed
 from orgthink.engines.opening import Engines
-from orgthink.episode import Episode, Problem
-from orgthink.episode_json import dump
-from orgthink.errors import UserError
-from orgthink.evaluation import distinct
-from orgthink.failures import engine_failed, failure_message
-from orgthink.grading import grade_or_keep
+from orgthink.engines.person_terminal import ask_at_terminal
+from orgthink.evaluate.compatibility import require_sampling_noise
+from orgthink.evaluate.evaluation import distinct
+from orgthink.evaluate.grading import grade_or_keep
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.billing import Prices, dollars, spent
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
 from orgthink.measure.people import model_seconds, people_seconds, with_people
 from orgthink.measure.usage import sampled_tokens
-from orgthink.people.terminal import ask_at_terminal
-from orgthink.registry import default
+from orgthink.record.episode import Episode, Problem
+from orgthink.record.episode_json import dump
+from orgthink.record.failures import engine_failed, failure_message
 from orgthink.runtime import Approve
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, WrongReturn, attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.runner import run_main
 from orgthink.tasks import task_of
-from orgthink.terminal import show
+from orgthink.util.errors import UserError
+from orgthink.util.registry import default
+from orgthink.util.terminal import show
 
 MOST_FAULTS = 20
 """Format errors that are named."""

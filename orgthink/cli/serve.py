@@ -18,15 +18,15 @@ from orgthink.cli.notes import ignored_server, note
 from orgthink.cli.options import Options
 from orgthink.cli.tracing import Around, Traced
 from orgthink.engines.opening import Engines
-from orgthink.errors import UserError, pick
-from orgthink.evaluation import OrganizationSpec
-from orgthink.redaction import conceal
+from orgthink.evaluate.evaluation import OrganizationSpec
+from orgthink.record.folder import RunFolder, dated
 from orgthink.runtime import Backing
 from orgthink.runtime.runner import run_main
-from orgthink.store import RunFolder, dated
-from orgthink.tabular import toml_tables
-from orgthink.terminal import show
-from orgthink.validation import typed
+from orgthink.util.errors import UserError, pick
+from orgthink.util.redaction import conceal
+from orgthink.util.tabular import toml_tables
+from orgthink.util.terminal import show
+from orgthink.util.validation import typed
 
 if TYPE_CHECKING:
     from orgthink.serve.episodes import Served

@@ -12,18 +12,18 @@ from orgthink.cli.resuming import exit_code, interruptible, resumed, settings_of
 from orgthink.engines import engine_spec
 from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
-from orgthink.episode import Sampling
-from orgthink.errors import UserError, user_input
-from orgthink.evaluation import require_planned
-from orgthink.failures import failure_message
-from orgthink.pace import Pace
-from orgthink.registry import default
+from orgthink.evaluate.evaluation import require_planned
+from orgthink.record.episode import Sampling
+from orgthink.record.failures import failure_message
+from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.runtime.runner import run_main
-from orgthink.store import RunFolder, dated, require_vacant
-from orgthink.terminal import show
+from orgthink.util.errors import UserError, user_input
+from orgthink.util.pace import Pace
+from orgthink.util.registry import default
+from orgthink.util.terminal import show
 
 if TYPE_CHECKING:
-    from orgthink.coldstart.synthesis import Harvest, Synthesis
+    from orgthink.training.coldstart.synthesis import Harvest, Synthesis
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class Synth:
     """Run folder to go on with; it knows everything else."""
 
     def __call__(self) -> int:
-        from orgthink.coldstart.synthesis import Synthesis
+        from orgthink.training.coldstart.synthesis import Synthesis
 
         if self.resume is None:
             plan = self.plan()
@@ -75,8 +75,8 @@ class Synth:
 
     def plan(self) -> Synthesis:
         """UserError for anything that cannot be."""
-        from orgthink.coldstart.synthesis import Synthesis, problems
-        from orgthink.coldstart.teachers import PROGRAMS
+        from orgthink.training.coldstart.synthesis import Synthesis, problems
+        from orgthink.training.coldstart.teachers import PROGRAMS
 
         named = self.model is not None or self.url is not None
         if self.teacher == "program" and named:
@@ -123,7 +123,7 @@ async def conduct(plan: Synthesis, target: RunFolder | Path) -> int:
 
 def _concluded(plan: Synthesis, folder: RunFolder) -> Harvest:
     """What a run has so far. Its pairs and its summary are written anew. UserError if another process writes there."""
-    from orgthink.coldstart.synthesis import conclude, harvested, problems
+    from orgthink.training.coldstart.synthesis import conclude, harvested, problems
 
     with written(folder), folder.journal(redo=None) as journal:
         records = list(folder.episodes())
@@ -134,8 +134,8 @@ def _concluded(plan: Synthesis, folder: RunFolder) -> Harvest:
 
 
 async def _synthesise(plan: Synthesis, engine: Engine | None, folder: RunFolder, stop: asyncio.Event) -> Harvest:
-    from orgthink.coldstart.synthesis import synthesise
-    from orgthink.coldstart.teachers import model_teacher, program_teacher
+    from orgthink.training.coldstart.synthesis import synthesise
+    from orgthink.training.coldstart.teachers import model_teacher, program_teacher
 
     if engine is None:
         teach = program_teacher(plan.task, plan.capacity, plan.seed)
@@ -153,8 +153,8 @@ async def _synthesise(plan: Synthesis, engine: Engine | None, folder: RunFolder,
 
 def report(folder: RunFolder, harvest: Harvest) -> int:
     """Print what was kept and dropped, and how to go on if something is missing; return the exit code."""
-    from orgthink.coldstart.synthesis import ROWS, TABLE
-    from orgthink.tabular import has_parquet
+    from orgthink.training.coldstart.synthesis import ROWS, TABLE
+    from orgthink.util.tabular import has_parquet
 
     summary, total = harvest.summary(), harvest.plan.n
     show(f"{summary['pairs']} query-response pairs of {summary['kept']} traces are in {folder.path / ROWS}")

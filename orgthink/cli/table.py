@@ -7,10 +7,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orgthink.evaluation import Evaluation
+from orgthink.evaluate.evaluation import Evaluation
 from orgthink.measure.columns import columns
-from orgthink.store import RunFolder
-from orgthink.terminal import excerpt, show
+from orgthink.record.folder import RunFolder
+from orgthink.util.terminal import excerpt, show
 
 
 def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: Mapping[str, str]) -> None:

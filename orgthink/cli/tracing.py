@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from tyro.conf import arg
 
-from orgthink.errors import UserError
-from orgthink.store import RunFolder
+from orgthink.record.folder import RunFolder
+from orgthink.util.errors import UserError
 
 Around = Callable[[RunFolder], AbstractContextManager[object]]
 """Makes what surrounds a run."""

@@ -14,17 +14,17 @@ from tyro.conf import Positional, arg
 from orgthink.cli.progress import heartbeat
 from orgthink.cli.resuming import resumed, settings_of, written
 from orgthink.cli.tracing import Traced
-from orgthink.errors import UserError, user_input
-from orgthink.pace import Pace
-from orgthink.registry import default
-from orgthink.store import RunFolder, require_vacant
-from orgthink.terminal import clean, show
+from orgthink.record.folder import RunFolder, require_vacant
+from orgthink.util.errors import UserError, user_input
+from orgthink.util.pace import Pace
+from orgthink.util.registry import default
+from orgthink.util.terminal import clean, show
 
 if TYPE_CHECKING:
-    from orgthink.recipes.jobs import Job, Report
-    from orgthink.recipes.registry import Training
-    from orgthink.scale.verl.placement import Placement
+    from orgthink.training.cluster.verl.placement import Placement
     from orgthink.training.optimization import Optimization
+    from orgthink.training.recipes.jobs import Job, Report
+    from orgthink.training.recipes.registry import Training
     from orgthink.training.sft import SftSettings
 
 
@@ -68,8 +68,8 @@ class Train(Traced):
 
     def __call__(self) -> int:
         try:
-            from orgthink.recipes import registry as recipes
-            from orgthink.scale.verl import launch
+            from orgthink.training.cluster.verl import launch
+            from orgthink.training.recipes import registry as recipes
         except ModuleNotFoundError as error:
             raise UserError(f"training needs {error.name}: pip install 'orgthink[local]'") from error
         if self.cluster and self.backend != "verl":
@@ -107,13 +107,13 @@ class Train(Traced):
         return self.recipe or default("recipe", "RECIPE")
 
     def _cluster(self) -> Placement:
-        from orgthink.scale.verl.placement import placement_of
+        from orgthink.training.cluster.verl.placement import placement_of
 
         return placement_of(self.cluster, "cpu" if self.device == "cpu" else "cuda")
 
     def _job(self) -> Job:
         """The recipe's, as the options set it."""
-        from orgthink.recipes import registry as recipes
+        from orgthink.training.recipes import registry as recipes
 
         job = recipes.RECIPES.named(self.named_recipe)
         given = {"steps": self.steps, "seed": self.seed}
@@ -124,8 +124,8 @@ class Train(Traced):
 
     def _own(self) -> dict[str, Any]:
         """Fields of the job that these options name; files by their full path, so that a run resumes anywhere."""
-        from orgthink.recipes.registry import with_whole_paths
-        from orgthink.training.models import LoraSettings
+        from orgthink.models.trainable import LoraSettings
+        from orgthink.training.recipes.registry import with_whole_paths
 
         return {
             **with_whole_paths({"model": self.model, "pairs": self.pairs, "episodes": self.episodes}),
@@ -136,8 +136,8 @@ class Train(Traced):
 
 def _look_ahead(training: Training, path: Path) -> int:
     """Say what a run would be, and what it still needs. UserError for what is wrong."""
-    from orgthink.recipes.outlook import outlook, unnamed
-    from orgthink.recipes.registry import is_unused
+    from orgthink.training.recipes.outlook import outlook, unnamed
+    from orgthink.training.recipes.registry import is_unused
 
     needs = unnamed(training.job)
     require_vacant(path, overwrite=is_unused(path))

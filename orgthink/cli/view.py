@@ -12,13 +12,13 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from orgthink.cli.table import conditions
-from orgthink.episode import Episode
-from orgthink.errors import UserError, pick
-from orgthink.evaluation import recorded
-from orgthink.files import write_whole
-from orgthink.registry import registered_only
-from orgthink.store import RunFolder, require_output
-from orgthink.terminal import show
+from orgthink.evaluate.evaluation import recorded
+from orgthink.record.episode import Episode
+from orgthink.record.folder import RunFolder, require_output
+from orgthink.util.errors import UserError, pick
+from orgthink.util.files import write_whole
+from orgthink.util.registry import registered_only
+from orgthink.util.terminal import show
 
 MOST_EPISODES = 2_000
 """Of a training on one page, unless a single step has more."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import is_dataclass
 from typing import NamedTuple
 
-from orgthink.registry import Registry
+from orgthink.util.registry import Registry
 
 
 class AgentWork(NamedTuple):

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from orgthink.credit import AgentWork, EpisodeCredit
 from orgthink.credit.shared import FLAT
-from orgthink.errors import require_at_least
+from orgthink.util.errors import require_at_least
 
 Works = Mapping[str, Mapping[str, AgentWork]]
 """Episode → agent → its work: the attempts at one problem."""

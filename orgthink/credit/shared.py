@@ -9,7 +9,7 @@ from statistics import fmean, pstdev
 from typing import Literal
 
 from orgthink.credit import EpisodeCredit
-from orgthink.errors import require_at_least
+from orgthink.util.errors import require_at_least
 
 Normalise = Literal["std", "none"]
 """Whether advantages are divided by the group's standard deviation."""

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from orgthink.engines.engine import Engine, EngineUnavailable
-from orgthink.errors import UserError, require_at_least, user_input
-from orgthink.registry import DEFAULTS, DEMO, Registry, default, is_reference, references, split_reference
-from orgthink.secrets import expand, referred
-from orgthink.tabular import json_object
+from orgthink.util.errors import UserError, require_at_least, user_input
+from orgthink.util.registry import DEFAULTS, DEMO, Registry, default, is_reference, references, split_reference
+from orgthink.util.secrets import expand, referred
+from orgthink.util.tabular import json_object
 
 MODELS: Registry[Path] = Registry("model", "orgthink.models", {})
 """Folders of the models that installed packages ship, by name."""
@@ -191,7 +191,7 @@ async def _open_server(spec: EngineSpec) -> Engine:
 
     tokenizer = None
     if spec.folder is not None:
-        from orgthink.engines.tokenizer import Tokenizer
+        from orgthink.models.tokenizer import Tokenizer
 
         tokenizer = Tokenizer(spec.folder)
     cache = AnswerCache(Path(spec.cache)) if spec.cache is not None else None
@@ -216,7 +216,7 @@ async def open_vllm(rest: str, *, threaded: bool = True, **settings: Any) -> Eng
 async def open_person(rest: str, *, threaded: bool = True) -> Engine:
     """A person at the terminal, by their name if they give one; UserError without a terminal."""
     from orgthink.engines.person import PersonEngine
-    from orgthink.people.terminal import ask_at_terminal
+    from orgthink.engines.person_terminal import ask_at_terminal
 
     return PersonEngine(rest or "person", ask_at_terminal())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from orgthink.engines.schema import MOST, SentUsage
-from orgthink.episode import Billed
+from orgthink.record.episode import Billed
 
 
 def billed(usage: SentUsage | None) -> Billed | None:

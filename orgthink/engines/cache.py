@@ -26,12 +26,12 @@ from orgthink.engines.engine import Chunk, FinishReason
 from orgthink.engines.fewest import Fewest
 from orgthink.engines.schema import Count, Sent
 from orgthink.engines.wire import LONGEST_TOKEN
-from orgthink.episode import Billed, Sampling, is_logprob
-from orgthink.errors import UserError
-from orgthink.files import read_whole, write_whole
 from orgthink.grammar.toolcall import TAGS, ToolCall, read_call
-from orgthink.redaction import redact
-from orgthink.terminal import reason
+from orgthink.record.episode import Billed, Sampling, is_logprob
+from orgthink.util.errors import UserError
+from orgthink.util.files import read_whole, write_whole
+from orgthink.util.redaction import redact
+from orgthink.util.terminal import reason
 
 log = logging.getLogger(__name__)
 

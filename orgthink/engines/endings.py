@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from orgthink.engines.engine import FinishReason, StreamDropped
 from orgthink.engines.schema import SentChoice
-from orgthink.errors import RequestRefused
-from orgthink.terminal import excerpt
+from orgthink.util.errors import RequestRefused
+from orgthink.util.terminal import excerpt
 
 _ENDS = {
     "stop": FinishReason.EOS,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import httpx2
 
-from orgthink.addresses import server_url
 from orgthink.engines import native_calls, refusals, wire
 from orgthink.engines.cache import AnswerCache
 from orgthink.engines.engine import (
@@ -27,14 +26,15 @@ from orgthink.engines.engine import (
 )
 from orgthink.engines.fewest import BYTES
 from orgthink.engines.wire import Mode
-from orgthink.episode import Message, Origin, Sampling, Span
-from orgthink.errors import RequestRefused, UserError
-from orgthink.http import HttpClient, RetryPolicy
-from orgthink.http_response import HttpResponse, TooLarge, read
-from orgthink.terminal import excerpt
+from orgthink.record.episode import Message, Origin, Sampling, Span
+from orgthink.util.addresses import server_url
+from orgthink.util.errors import RequestRefused, UserError
+from orgthink.util.http import HttpClient, RetryPolicy
+from orgthink.util.http_response import HttpResponse, TooLarge, read
+from orgthink.util.terminal import excerpt
 
 if TYPE_CHECKING:
-    from orgthink.engines.tokenizer import Tokenizer
+    from orgthink.models.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 

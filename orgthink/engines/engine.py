@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from orgthink.episode import Billed, Message, Origin, Sampling, Span
-from orgthink.errors import ContextFull as ContextFull
-from orgthink.errors import EngineError as EngineError
-from orgthink.errors import EngineUnavailable as EngineUnavailable
-from orgthink.errors import StreamDropped as StreamDropped
+from orgthink.models.context import Context as Context
+from orgthink.models.context import Tools as Tools
+from orgthink.record.episode import Billed, Sampling
+from orgthink.util.errors import ContextFull as ContextFull
+from orgthink.util.errors import EngineError as EngineError
+from orgthink.util.errors import EngineUnavailable as EngineUnavailable
+from orgthink.util.errors import StreamDropped as StreamDropped
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,39 +51,6 @@ class Chunk:
     """On the last chunk: what the server bills for the request; `None` where it does not say."""
     reasoning: str = ""
     """What the model thought while it sampled these tokens, where that is no part of their text."""
-
-
-Tools = tuple[Mapping[str, Any], ...]
-"""Tools of a model, each as `{"name", "description", "parameters"}` with a JSON Schema of the parameters."""
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """The context of an agent, for engines that take ids, text or messages."""
-
-    messages: tuple[Message, ...]
-    """The prompt as turns."""
-    spans: list[Span] = field(default_factory=list)
-    """The prompt span, then sampled and injected spans. Read only for engines."""
-    tools: Tools = ()
-    """Tools to offer natively; only engines with native calls use them."""
-    signals: tuple[str, ...] = ()
-    """Texts on which the runtime acts while decoding goes on. An engine that answers in parts ends a part there."""
-
-    @property
-    def begun(self) -> bool:
-        """Whether the model has said something in it."""
-        return any(span.origin.own for span in self.spans)
-
-    @property
-    def token_ids(self) -> list[int]:
-        """Exactly the ids the model has seen; ValueError if a span has none."""
-        ids: list[int] = []
-        for span in self.spans:
-            if span.token_ids is None:
-                raise ValueError(f"a {span.origin} span has no token ids")
-            ids.extend(span.token_ids)
-        return ids
 
     @property
     def text(self) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 from orgthink.engines import content
 from orgthink.engines.engine import Tools
 from orgthink.engines.schema import SentCall, SentFunction
-from orgthink.episode import Message
 from orgthink.grammar.solution import THOUGHT
 from orgthink.grammar.toolcall import TAGS, ToolCall, read_call, read_reply, read_responses, render_call
+from orgthink.record.episode import Message
 
 NOOP = {"name": "noop", "description": "Does nothing.", "parameters": {"type": "object", "properties": {}}}
 """A tool for testing whether a server accepts tools."""

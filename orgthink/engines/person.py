@@ -17,10 +17,10 @@ from contextlib import aclosing
 from itertools import takewhile
 
 from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
+from orgthink.engines.inbox import Declined, Inbox, OpenQuestion
 from orgthink.engines.scripted import pieces
-from orgthink.episode import Origin, Sampling
-from orgthink.errors import PersonDeclined
-from orgthink.people.inbox import Declined, Inbox, OpenQuestion
+from orgthink.record.episode import Origin, Sampling
+from orgthink.util.errors import PersonDeclined
 
 _CLOSING = re.compile(r"</([^<>/]+)>")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from orgthink.engines.schema import SentRefusal, parsed
-from orgthink.http_response import HttpResponse, complaint
+from orgthink.util.http_response import HttpResponse, complaint
 
 REFUSED = (400, 413, 422)
 """Statuses of a request that would be refused again as it stands."""

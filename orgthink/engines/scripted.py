@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
-from orgthink.episode import Message, Origin, Sampling, Span
+from orgthink.record.episode import Message, Origin, Sampling, Span
 
 _PIECE = re.compile(r"\s*(?:</?[A-Z]+-?\d*>|[^\s<]+|<)|\s+")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orgthink.engines.tokenizer import Tokenizer
+    from orgthink.models.tokenizer import Tokenizer
 
 
 class StopFinder:

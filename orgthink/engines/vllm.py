@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from orgthink.engines.engine import Chunk, Context, ContextFull, EngineError, EngineUnavailable, FinishReason
 from orgthink.engines.stops import StopFinder
-from orgthink.engines.tokenizer import PieceStream, TokenIds, Tokenizer
-from orgthink.episode import Sampling
-from orgthink.tabular import json_object
-from orgthink.terminal import reason
+from orgthink.models.tokenizer import PieceStream, TokenIds, Tokenizer
+from orgthink.record.episode import Sampling
+from orgthink.util.tabular import json_object
+from orgthink.util.terminal import reason
 
 if TYPE_CHECKING:
     import torch

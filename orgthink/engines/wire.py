@@ -26,12 +26,12 @@ from orgthink.engines.schema import (
     parsed,
 )
 from orgthink.engines.stops import StopFinder
-from orgthink.episode import Billed, Sampling, is_logprob
-from orgthink.http_response import HttpResponse, complaint
-from orgthink.terminal import excerpt
+from orgthink.record.episode import Billed, Sampling, is_logprob
+from orgthink.util.http_response import HttpResponse, complaint
+from orgthink.util.terminal import excerpt
 
 if TYPE_CHECKING:
-    from orgthink.engines.tokenizer import Tokenizer
+    from orgthink.models.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from orgthink.episode import Edge, Episode, Origin, Span, Status, StopReason, Trace
 from orgthink.measure.latency import critical_path
+from orgthink.record.episode import Edge, Episode, Origin, Span, Status, StopReason, Trace
 
 Value = str | int | float | tuple[str, ...]
 """Of an attribute."""

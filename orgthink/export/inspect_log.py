@@ -14,12 +14,12 @@ from io import BytesIO
 from statistics import fmean
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from orgthink.episode import Episode, StopReason
 from orgthink.export.inspect_events import Json, events, moment, output, short, usage
 from orgthink.export.messages import ChatTurn, turns
 from orgthink.export.spans import trace_spans
 from orgthink.measure.latency import critical_path
-from orgthink.version import __version__
+from orgthink.record.episode import Episode, StopReason
+from orgthink.util.version import __version__
 
 VERSION = 2
 """Of Inspect's log."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
-from orgthink.episode import Edge, EdgeKind, Episode, Origin, Span, Trace
+from orgthink.record.episode import Edge, EdgeKind, Episode, Origin, Span, Trace
 
 
 @dataclass(frozen=True, slots=True)

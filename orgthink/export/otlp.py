@@ -16,15 +16,15 @@ from threading import Lock, Thread, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
-from orgthink.addresses import server_url
-from orgthink.episode import Episode
-from orgthink.errors import UserError, user_input
 from orgthink.export.recorded import name_of
 from orgthink.export.spans import TraceSpan, trace_spans
-from orgthink.redaction import conceal, conceal_named, conceal_proxies, redact
-from orgthink.store import RunFolder
-from orgthink.terminal import excerpt
-from orgthink.version import __version__
+from orgthink.record.episode import Episode
+from orgthink.record.folder import RunFolder
+from orgthink.util.addresses import server_url
+from orgthink.util.errors import UserError, user_input
+from orgthink.util.redaction import conceal, conceal_named, conceal_proxies, redact
+from orgthink.util.terminal import excerpt
+from orgthink.util.version import __version__
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

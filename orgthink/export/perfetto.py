@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import Any
 
-from orgthink.episode import EdgeKind, Episode, Origin, Trace
+from orgthink.record.episode import EdgeKind, Episode, Origin, Trace
 from orgthink.view.layout import Arrow, Bar, Layout, Wait, layout
 
 Event = dict[str, Any]

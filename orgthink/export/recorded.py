@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orgthink.episode import Episode
-from orgthink.integrity import LONGEST
-from orgthink.store import RunFolder
+from orgthink.record.episode import Episode
+from orgthink.record.folder import RunFolder
+from orgthink.record.integrity import LONGEST
 
 
 def name_of(folder: RunFolder) -> str:

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from orgthink.episode import Episode, Trace
 from orgthink.export.messages import ChatTurn, turns
+from orgthink.record.episode import Episode, Trace
 
 HARNESS = "orgthink"
 """Who wrote a session, for the Hub."""

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
 
-from orgthink.episode import EdgeKind, Episode, Trace
 from orgthink.export import conventions
 from orgthink.export.conventions import Description, Value
 from orgthink.measure.latency import critical_stretches
+from orgthink.record.episode import EdgeKind, Episode, Trace
 from orgthink.view.layout import Range, Wait, layout
 
 LATEST = (1 << 63) - 1

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from orgthink.episode import FormatError
-from orgthink.errors import UserError
 from orgthink.grammar.actions import Action, Answer, Cancel, Command, Event, Fork, Join, Malformed, Return, Think
+from orgthink.record.episode import FormatError
+from orgthink.util.errors import UserError
 
 ENGINE_KEYS = range(1, 17)
 """Keys whose Join tags are stop texts of the engine, and whose Forks it hands over at once. The runtime itself reads

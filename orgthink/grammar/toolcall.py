@@ -24,10 +24,10 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, NamedTuple
 
-from orgthink.errors import UserError
 from orgthink.grammar.solution import THINK, THOUGHT
 from orgthink.grammar.strict_json import dump, escaped, excerpt, kind, parse
-from orgthink.redaction import redact
+from orgthink.util.errors import UserError
+from orgthink.util.redaction import redact
 
 FINAL = "final_answer"
 """The call that ends the rounds. It has no arguments and is not a tool."""

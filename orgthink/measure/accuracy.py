@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from math import comb
 
-from orgthink.episode import Episode
+from orgthink.record.episode import Episode
 
 
 def at_least(episode: Episode, a: int) -> bool | None:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from orgthink.episode import Billed, Episode, Origin, Span, Trace, likely_tokens
-from orgthink.errors import require_at_least
+from orgthink.record.episode import Billed, Episode, Origin, Span, Trace, likely_tokens
+from orgthink.util.errors import require_at_least
 
 MILLION = 1_000_000
 

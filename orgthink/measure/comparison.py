@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orgthink.episode import Episode
-from orgthink.errors import UserError, pick
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.estimate import Estimate, average
 from orgthink.measure.latency import critical_path
 from orgthink.measure.people import model_seconds
 from orgthink.measure.summary import Measure, compare
 from orgthink.measure.usage import sampled_tokens
+from orgthink.record.episode import Episode
+from orgthink.util.errors import UserError, pick
 
 COMPARED: Mapping[str, Measure] = {
     "all_correct": all_correct,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from orgthink.episode import Episode
 from orgthink.measure.latency import critical_path, timeline
+from orgthink.record.episode import Episode
 
 Count = Literal["workers", "pool", "joined"]
 """Who counts for η while it decodes. `workers`: forked agents only, as Eq. 1 is printed. `pool`: every agent, the

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orgthink.episode import Episode, StopReason, Trace
-from orgthink.errors import ErrorKind
+from orgthink.record.episode import Episode, StopReason, Trace
+from orgthink.util.errors import ErrorKind
 
 _STOPS = {
     StopReason.FORMAT: ErrorKind.PROTOCOL,

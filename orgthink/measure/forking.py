@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from orgthink.episode import Episode, Origin
 from orgthink.grammar.actions import Fork, Think
 from orgthink.grammar.asyncthink import read
 from orgthink.measure.usage import forks
+from orgthink.record.episode import Episode, Origin
 
 
 def forked(episode: Episode) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from itertools import pairwise
 
-from orgthink.episode import EdgeKind, Episode, Trace
+from orgthink.record.episode import EdgeKind, Episode, Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from orgthink.episode import Episode, Origin, Trace
 from orgthink.grammar.toolcall import (
     FINAL,
     TAGS,
@@ -26,6 +25,7 @@ from orgthink.grammar.toolcall import (
     read_reply,
     read_responses,
 )
+from orgthink.record.episode import Episode, Origin, Trace
 
 MANAGER = "manager"
 """Role of a root that calls tools in rounds."""

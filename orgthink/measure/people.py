@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from orgthink.episode import Episode, Origin, Trace
+from orgthink.record.episode import Episode, Origin, Trace
 
 Interval = tuple[float, float]
 """Start and end, in seconds from the start of the episode."""

@@ -10,8 +10,6 @@ from functools import partial
 from math import isfinite
 from typing import Any
 
-from orgthink.episode import Episode, FormatError, StopReason
-from orgthink.errors import ErrorKind
 from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
 from orgthink.measure.accuracy import all_correct, at_least, pass_at_k
 from orgthink.measure.billing import Prices, dollars, spent
@@ -34,7 +32,9 @@ from orgthink.measure.orchestration import (
 from orgthink.measure.people import model_seconds, people_seconds, with_people
 from orgthink.measure.usage import Usage, replies, sampled_tokens, usage
 from orgthink.measure.verification import solver_grade
-from orgthink.terminal import reason
+from orgthink.record.episode import Episode, FormatError, StopReason
+from orgthink.util.errors import ErrorKind
+from orgthink.util.terminal import reason
 
 _log = logging.getLogger(__name__)
 

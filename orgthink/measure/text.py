@@ -16,12 +16,23 @@ from collections.abc import Collection
 from itertools import takewhile
 from typing import Any
 
-from orgthink.episode import Edge, EdgeKind, Episode, FormatError, FormatFault, Origin, Problem, Span, Status, Trace
 from orgthink.grammar.actions import Action, Answer, Fork, Join, Return
 from orgthink.grammar.asyncthink import DIALECT, Injected, Keys, read, reading, worker_scanner
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
+from orgthink.record.episode import (
+    Edge,
+    EdgeKind,
+    Episode,
+    FormatError,
+    FormatFault,
+    Origin,
+    Problem,
+    Span,
+    Status,
+    Trace,
+)
 
 _FIELDS = ("capacity", "organizer", "workers")
 _TAG = DIALECT.compile(DIALECT.patterns)

@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orgthink.episode import Episode, Origin, Trace
 from orgthink.measure.billing import Prices, context_tokens, dollars, reports
 from orgthink.measure.latency import critical_stretches
 from orgthink.measure.people import seconds_of_people, waits_for_people
+from orgthink.record.episode import Episode, Origin, Trace
 
 
 @dataclass(frozen=True, slots=True)

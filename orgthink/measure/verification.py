@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from orgthink.episode import Episode, Grade, Status, Trace
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.verdict import Verdict, VerdictForm, read_report
 from orgthink.measure.estimate import Values
+from orgthink.record.episode import Episode, Grade, Status, Trace
 from orgthink.tasks import task_of
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import is_dataclass
 
-from orgthink.registry import Registry
 from orgthink.runtime.attempt import Organization
+from orgthink.util.registry import Registry
 
 ORGANIZATIONS: Registry[type[Organization]] = Registry(
     "organization",
@@ -20,13 +20,6 @@ ORGANIZATIONS: Registry[type[Organization]] = Registry(
         "self-refine": "orgthink.organizations.self_refine:SelfRefine",
         "paramanager": "orgthink.organizations.paramanager:ParaManager",
         "tool-use": "orgthink.organizations.tool_use:ToolUse",
-        "workflow": "orgthink.organizations.workflow:Workflow",
-        "evoflow": "orgthink.organizations.evoflow:EvoFlow",
-        "router": "orgthink.organizations.router:Router",
-        "best-of-n": "orgthink.organizations.best_of_n:BestOfN",
-        "pacore": "orgthink.organizations.pacore:Pacore",
-        "puppeteer": "orgthink.organizations.puppeteer:Puppeteer",
-        "tool-orchestra": "orgthink.organizations.tool_orchestra:ToolOrchestra",
     },
     "a dataclass of its settings, one of them its name, with roles and run",
     lambda cls: (

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
 
-from orgthink.episode import Message, Problem, StopReason
 from orgthink.grammar.actions import Answer, Cancel, Command, Fork, Join, Malformed, Poll, Return
 from orgthink.grammar.asyncthink import DIALECT, Dialect, Keys, organizer_scanner, worker_scanner
 from orgthink.grammar.fork_calls import FORK_TOOLS
@@ -15,6 +14,7 @@ from orgthink.organizations.below import AnyOrganization, identical_below
 from orgthink.organizations.forms import CallForm, Form, TagForm
 from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.worker_tools import WorkerTools
+from orgthink.record.episode import Message, Problem, StopReason
 from orgthink.runtime.agent import Agent, Work
 from orgthink.runtime.approval import editable_text
 from orgthink.runtime.budget import BudgetExhausted

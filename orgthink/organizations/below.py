@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from orgthink.kinds import class_by_kind
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.runtime.attempt import Organization
+from orgthink.util.kinds import class_by_kind
 
 if TYPE_CHECKING:
     AnyOrganization = Organization

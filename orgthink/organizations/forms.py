@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from orgthink.episode import FormatError, Problem, StopReason
 from orgthink.grammar.actions import Command, Fork, Join, Malformed, Scanner
 from orgthink.grammar.asyncthink import Dialect
 from orgthink.grammar.fork_calls import NAMES, read_command
@@ -25,6 +24,7 @@ from orgthink.grammar.toolcall import (
 )
 from orgthink.organizations.reply import answer_in, boxed_answer
 from orgthink.organizations.rounds import Rounds
+from orgthink.record.episode import FormatError, Problem, StopReason
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
 from orgthink.tools.tool import response_of

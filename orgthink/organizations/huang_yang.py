@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from orgthink.errors import UserError
 from orgthink.grammar.verdict import Report, Verdict
 from orgthink.organizations.reply import Reply
 from orgthink.organizations.verifier_corrector import IMPROVE, Ask, VerifierCorrector, report_of
+from orgthink.util.errors import UserError
 
 DETAILED = "Detailed Solution"
 """Heads the part of a rigorous solution that is verified."""

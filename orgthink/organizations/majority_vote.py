@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orgthink.errors import require_at_least
 from orgthink.organizations.parallel import Parallel
+from orgthink.util.errors import require_at_least
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orgthink.episode import Message, Problem, Status
 from orgthink.grammar.asyncthink import DIALECT, Dialect
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.reply import new_caller
 from orgthink.organizations.sequential import think
+from orgthink.record.episode import Message, Problem, Status
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import prepared, vote

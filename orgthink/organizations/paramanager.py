@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Literal
 
-from orgthink.episode import FormatError, Message, Problem, StopReason
-from orgthink.errors import RequestRefused, require_above_zero, require_at_least
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.toolcall import (
     FINAL,
@@ -32,6 +30,7 @@ from orgthink.organizations.below import AnyOrganization, identical_below, most
 from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.reply import CALL
 from orgthink.organizations.rounds import Rounds
+from orgthink.record.episode import FormatError, Message, Problem, StopReason
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.nested import levels_below
 from orgthink.runtime.session import Session
@@ -51,6 +50,7 @@ from orgthink.tools.toolbox import (
     served,
     toolbox,
 )
+from orgthink.util.errors import RequestRefused, require_above_zero, require_at_least
 
 Aliases = bool | Literal["fixed", "shuffled"]
 """How a prompt names the models of a pool: see `ParaManager.aliases`."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from orgthink.episode import Message, Problem, Status, StopReason
 from orgthink.grammar.actions import Answer
 from orgthink.grammar.asyncthink import read
 from orgthink.grammar.solution import after_thinking, boxed, read_proposal
+from orgthink.record.episode import Message, Problem, Status, StopReason
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
 

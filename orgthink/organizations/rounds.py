@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from orgthink.episode import FormatError
-from orgthink.errors import nearest
 from orgthink.grammar.toolcall import FINAL, BadCall, CallStatus, Response, ToolCall
+from orgthink.record.episode import FormatError
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.result import Result
 from orgthink.tools.faults import Faults
 from orgthink.tools.tool import Desk, Tool, editable_call, paid_work, response_of
+from orgthink.util.errors import nearest
 
 _NAME_CHARACTERS = 64
 """Characters of a name that are shown."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from orgthink.episode import Problem
-from orgthink.errors import require_at_least
 from orgthink.grammar.verdict import Verdict, read_report
 from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.reply import NOTHING, Reply, answered, ask
+from orgthink.record.episode import Problem
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
+from orgthink.util.errors import require_at_least
 
 STEPS = {"sequential": "thinker", "feedback": "critic", "refine": "thinker"}
 """Who takes which step, by the template that asks for it. All are one model, unless they are given others."""

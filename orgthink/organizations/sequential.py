@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orgthink.episode import Problem
 from orgthink.grammar.actions import Answer
 from orgthink.grammar.asyncthink import DIALECT, Dialect
 from orgthink.grammar.thinker import ThinkerScanner
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.reply import boxed_answer, charge_call, new_caller
+from orgthink.record.episode import Problem
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from orgthink.episode import Message, Problem
-from orgthink.errors import require_at_least
 from orgthink.grammar.verdict import Report, Verdict, read_report
 from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.reply import NOTHING, Reply, answered, ask
+from orgthink.record.episode import Message, Problem
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import prepared, vote
+from orgthink.util.errors import require_at_least
 
 IMPROVE = "improve"
 """The solver's second look at its own solution."""

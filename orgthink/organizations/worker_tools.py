@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orgthink.errors import require_above_zero, require_at_least
 from orgthink.grammar.fork_calls import NAMES
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.rounds import Rounds
@@ -14,6 +13,7 @@ from orgthink.runtime.session import Session
 from orgthink.tools.faults import Faults
 from orgthink.tools.tool import Desk, Tool
 from orgthink.tools.toolbox import TOOLS, Suite, other_tool, resources, served, toolbox
+from orgthink.util.errors import require_above_zero, require_at_least
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import ClassVar
 
-from orgthink.episode import Episode
 from orgthink.grammar.verdict import Verdict
-from orgthink.registry import Registry
+from orgthink.record.episode import Episode
+from orgthink.util.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,6 @@ REWARDS: Registry[type[EpisodeReward]] = Registry(
         "asyncthink": "orgthink.rewards.asyncthink:AsyncThinkReward",
         "paramanager": "orgthink.rewards.paramanager:ParaManagerReward",
         "subtasks": "orgthink.rewards.subtasks:SubtaskReward",
-        "tool-orchestra": "orgthink.rewards.tool_orchestra:ToolOrchestraReward",
     },
     "a dataclass that derives from orgthink.rewards.EpisodeReward",
     lambda cls: isinstance(cls, type) and is_dataclass(cls) and issubclass(cls, EpisodeReward),

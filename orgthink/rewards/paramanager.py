@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
-from orgthink.episode import Episode
-from orgthink.errors import UserError, require_above_zero, require_at_least
 from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.measure.orchestration import (
     MANAGER,
@@ -22,7 +20,9 @@ from orgthink.measure.orchestration import (
     trajectory_tokens,
     unique_tools,
 )
+from orgthink.record.episode import Episode
 from orgthink.rewards import EpisodeReward, Score
+from orgthink.util.errors import UserError, require_above_zero, require_at_least
 
 Gate = Literal["none", "correct"]
 """Whether the terms beside R_task count always, or only where that is 1."""

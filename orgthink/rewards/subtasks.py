@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from orgthink.episode import Episode, Status, Trace
+from orgthink.record.episode import Episode, Status, Trace
 from orgthink.rewards import EpisodeReward, Score
 from orgthink.tasks import task_of
 

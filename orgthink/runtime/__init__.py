@@ -1,12 +1,12 @@
 """What organizations are written in, and what runs them."""
 
-from orgthink.errors import Failure
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.approval import Allow, Approve, Deny, Edit, PendingCall
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Budget, BudgetExhausted, Limits
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
+from orgthink.util.errors import Failure
 
 __all__ = [
     "Agent",

@@ -7,12 +7,12 @@ from dataclasses import replace
 from math import inf
 
 from orgthink.engines.engine import Tools
-from orgthink.episode import Approval, Message, Status, StopReason, Trace
-from orgthink.errors import ErrorKind
+from orgthink.record.episode import Approval, Message, Status, StopReason, Trace
 from orgthink.runtime.budget import Account
 from orgthink.runtime.decoder import Decoder
 from orgthink.runtime.growing_context import Backing as Backing
 from orgthink.runtime.result import Result, result_of
+from orgthink.util.errors import ErrorKind
 
 
 def _nothing() -> None:

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from orgthink.episode import Approval, CancelSource, Decision, Message, Status, StopReason
-from orgthink.errors import Failure, ToolError
+from orgthink.record.episode import Approval, CancelSource, Decision, Message, Status, StopReason
 from orgthink.runtime.agent import Agent, Work
 from orgthink.runtime.budget import BudgetExhausted, Limits
 from orgthink.runtime.deadline import DeadlineMissed, within
 from orgthink.runtime.result import Result
+from orgthink.util.errors import Failure, ToolError
 
 Kind = Literal["fork", "tool"]
 """Of a call: an agent with a model or a person does it, or an organization, or else code."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields, replace
 from math import inf
 from typing import ClassVar
 
-from orgthink.episode import Exhausted
-from orgthink.errors import ErrorKind, require_at_least
+from orgthink.record.episode import Exhausted
+from orgthink.util.errors import ErrorKind, require_at_least
 
 TURNS = 1000
 """Turns of an episode that nothing else would end."""

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
-from orgthink.concurrency import Stopwatch, chain, elapsed, standing_still
+from orgthink.util.concurrency import Stopwatch, chain, elapsed, standing_still
 
 T = TypeVar("T")
 

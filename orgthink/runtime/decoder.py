@@ -19,7 +19,8 @@ from orgthink.engines.engine import (
     Tools,
 )
 from orgthink.engines.seeds import advance_seed
-from orgthink.episode import (
+from orgthink.grammar.actions import Action, Answer, Event, Join, Return, Scanner, Think
+from orgthink.record.episode import (
     CancelSource,
     Edge,
     Exhausted,
@@ -30,12 +31,11 @@ from orgthink.episode import (
     Span,
     StopReason,
 )
-from orgthink.errors import ErrorKind, Failure
-from orgthink.grammar.actions import Action, Answer, Event, Join, Return, Scanner, Think
 from orgthink.runtime.budget import Account, BudgetExhausted
 from orgthink.runtime.draft import Draft
 from orgthink.runtime.growing_context import Backing, GrowingContext
 from orgthink.runtime.plain import Plain
+from orgthink.util.errors import ErrorKind, Failure
 
 _LEAST_SHARE = 1 / 64
 """Of what may be cut from a prompt that is too long."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from orgthink.engines.engine import Chunk
 from orgthink.engines.fewest import fewest
-from orgthink.episode import Billed, Origin, Sampling, Span
+from orgthink.record.episode import Billed, Origin, Sampling, Span
 
 
 class Draft:

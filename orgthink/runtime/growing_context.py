@@ -7,9 +7,9 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from orgthink.engines.engine import Bounded, Context, Engine, Staffed, Tools
-from orgthink.episode import Message, Origin, Sampling, Span, StopReason, likely_tokens
-from orgthink.redaction import redact
+from orgthink.record.episode import Message, Origin, Sampling, Span, StopReason, likely_tokens
 from orgthink.runtime.draft import Draft
+from orgthink.util.redaction import redact
 
 MOST_CHARACTERS = 32
 """Of each token that a text may have, read before it is cut."""

@@ -6,7 +6,7 @@ levels.
 
 from __future__ import annotations
 
-from orgthink.episode import Problem
+from orgthink.record.episode import Problem
 from orgthink.runtime.agent import Agent, Work
 from orgthink.runtime.approval import editable_text
 from orgthink.runtime.attempt import Organization

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orgthink.episode import Status, StopReason
-from orgthink.errors import ErrorKind
+from orgthink.record.episode import Status, StopReason
+from orgthink.util.errors import ErrorKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any, TypeVar
 
-from orgthink.concurrency import Stopwatch, chain, elapsed, standing_still, tell_waits, without_exit
 from orgthink.engines.engine import EngineUnavailable, Tools
-from orgthink.episode import (
+from orgthink.record.episode import (
     CONTROLLER,
     CancelSource,
     Edge,
@@ -32,12 +31,13 @@ from orgthink.episode import (
     StopReason,
     Trace,
 )
-from orgthink.errors import Failure
 from orgthink.runtime.agent import Agent, Backing, Watcher, Work
 from orgthink.runtime.approval import Approve, Approver, Editable
 from orgthink.runtime.budget import FORKS, Account, Budget, BudgetExhausted, Limits
 from orgthink.runtime.deadline import DeadlineMissed, end, within
 from orgthink.runtime.result import Result
+from orgthink.util.concurrency import Stopwatch, chain, elapsed, standing_still, tell_waits, without_exit
+from orgthink.util.errors import Failure
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from orgthink.episode import Episode
+from orgthink.record.episode import Episode
 from orgthink.serve import chat, responses
 from orgthink.serve.episodes import Served, ServedEpisodes
 from orgthink.serve.exchange import Exchange, answered, encoded, events

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, field_validator
 
-from orgthink.episode import Episode
+from orgthink.record.episode import Episode
 from orgthink.serve.exchange import event
 from orgthink.serve.question import (
     EXTENSIONS,

@@ -8,17 +8,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from orgthink.compatibility import greedy_vote
 from orgthink.engines.engine import Bounded
-from orgthink.episode import Episode, Sampling
-from orgthink.errors import UserError
-from orgthink.journal import Journal
+from orgthink.evaluate.compatibility import greedy_vote
+from orgthink.record.episode import Episode, Sampling
+from orgthink.record.journal import Journal
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.agent import Watcher
 from orgthink.runtime.attempt import Organization
 from orgthink.serve.live import Board, Running
 from orgthink.serve.question import Question, RequestError
-from orgthink.terminal import reason
+from orgthink.util.errors import UserError
+from orgthink.util.terminal import reason
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Protocol
 
-from orgthink.episode import Episode
-from orgthink.failures import engine_failed, failed_agents, failure_message
-from orgthink.redaction import redact_json
+from orgthink.record.episode import Episode
+from orgthink.record.failures import engine_failed, failed_agents, failure_message
 from orgthink.serve.question import Question, RequestError
+from orgthink.util.redaction import redact_json
 
 QUIET = 10.0
 """Seconds without a text after which a stream sends a comment, so that nobody takes it for dead."""

@@ -10,13 +10,13 @@ from itertools import count
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from orgthink.episode import Episode, Problem
-from orgthink.errors import UserError
-from orgthink.journal import Journal
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
+from orgthink.record.episode import Episode, Problem
+from orgthink.record.journal import Journal
 from orgthink.runtime.agent import Agent, Watcher
-from orgthink.terminal import excerpt
+from orgthink.util.errors import UserError
+from orgthink.util.terminal import excerpt
 from orgthink.view.pack import pack
 
 RECENT = 200

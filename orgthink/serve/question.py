@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_core import from_json
 
-from orgthink.episode import Message, Problem
-from orgthink.terminal import excerpt
+from orgthink.record.episode import Message, Problem
+from orgthink.util.terminal import excerpt
 
 TASK = "served"
 """Task of a problem that came from a client: nobody can grade it."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidatorFunctionWrapHandler, WrapValidator, field_validator
 
-from orgthink.episode import Episode, Message
+from orgthink.record.episode import Episode, Message
 from orgthink.serve.exchange import encoded
 from orgthink.serve.question import (
     EXTENSIONS,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from orgthink.episode import Episode, StopReason, Trace
 from orgthink.measure.billing import context_tokens
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
+from orgthink.record.episode import Episode, StopReason, Trace
 
 _CUT = (StopReason.BUDGET, StopReason.LENGTH, StopReason.DEADLINE)
 

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from orgthink.episode import Problem
-from orgthink.errors import UserError, pick, user_input
-from orgthink.registry import Registry, is_reference, references
+from orgthink.record.episode import Problem
 from orgthink.tasks.graded_by import GradedBy, Grader
 from orgthink.tasks.mixture import TaskMixture
 from orgthink.tasks.part import Part, part_of
 from orgthink.tasks.task import Solution, Split, Task, TaskFamily
+from orgthink.util.errors import UserError, pick, user_input
+from orgthink.util.registry import Registry, is_reference, references
 
 __all__ = [
     "FILE_TASKS",
@@ -50,7 +50,7 @@ FILE_TASKS: Registry[Callable[[Path], Task]] = Registry(
     {
         "math": "orgthink.tasks.math:Math",
         "sudoku": "orgthink.tasks.sudoku:Sudoku",
-        "verl": "orgthink.interchange.verl_data:VerlData",
+        "verl": "orgthink.tasks.verl_data:VerlData",
     },
     "a function from a path to a task",
     callable,
@@ -60,7 +60,7 @@ FILE_TASKS: Registry[Callable[[Path], Task]] = Registry(
 TASK_FAMILIES: Registry[TaskFamily] = Registry(
     "family of tasks",
     "orgthink.task_families",
-    {"gym": "orgthink.tasks.gym:GYM", "bench": "orgthink.tasks.bench:BENCH", "parts": "orgthink.tasks.parts:PARTS"},
+    {"parts": "orgthink.tasks.parts:PARTS"},
     "an object that is called with a name, and has lines",
     lambda family: callable(family) and not isinstance(family, type) and hasattr(family, "lines"),
 )

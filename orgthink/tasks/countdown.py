@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from typing import Any
 
-from orgthink.episode import Grade, Problem
+from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.expression import Expression, ExpressionError, parse
 from orgthink.tasks.task import Solution, Split
 from orgthink.tasks.written import pieces, readings

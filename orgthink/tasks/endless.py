@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orgthink.episode import Problem
-from orgthink.errors import UserError
+from orgthink.record.episode import Problem
 from orgthink.tasks.task import Task
+from orgthink.util.errors import UserError
 
 
 def endless(task: Task, seed: int) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
-from orgthink.errors import UserError
+from orgthink.util.errors import UserError
 
 
 def read_member(family: str, text: str) -> tuple[str, dict[str, Any]]:

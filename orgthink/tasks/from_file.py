@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from orgthink.episode import Problem
-from orgthink.errors import UserError
 from orgthink.grammar.strict_json import DEPTH, is_shallow
+from orgthink.record.episode import Problem
+from orgthink.util.errors import UserError
 
 
 def repeated(rows: Sequence[Problem], name: str, seed: int) -> Iterator[Problem]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from orgthink.episode import Grade, Problem
-from orgthink.errors import UserError
+from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.task import Convention, Solution, Split, Task, convention_of
+from orgthink.util.errors import UserError
 
 Grader = Callable[[Problem, str], Grade]
 """Grades the text of an answer to a problem. Exact and total: any text gets a grade without an exception."""

@@ -14,14 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from orgthink.episode import Grade, Problem
-from orgthink.errors import UserError
-from orgthink.tabular import read_rows
+from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.from_file import repeated, require_file
 from orgthink.tasks.math_answer import final, found, is_same
 from orgthink.tasks.math_verifier import require_math_verify
 from orgthink.tasks.math_votes import vote_for
 from orgthink.tasks.task import Solution, Split
+from orgthink.util.errors import UserError
+from orgthink.util.tabular import read_rows
 
 _INSTRUCTION = "Write only the final result in the answer."
 

@@ -9,8 +9,8 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import Any
 
-from orgthink.errors import ToolError, UserError
-from orgthink.tasks.isolated import IsolatedProcess, ProcessEnded, processor_seconds, serve
+from orgthink.util.errors import ToolError, UserError
+from orgthink.util.isolated import IsolatedProcess, ProcessEnded, processor_seconds, serve
 
 SECONDS = 2
 """Processor seconds for one question."""

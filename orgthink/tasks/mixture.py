@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from orgthink.episode import Grade, Problem
+from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.task import Collected, Convention, Solution, Split, Task, convention_of
 
 

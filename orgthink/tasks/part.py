@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from orgthink.episode import Grade, Problem
-from orgthink.errors import UserError
+from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.task import HELD_OUT, Convention, Solution, Split, Task, convention_of, share
+from orgthink.util.errors import UserError
 
 MAX_PARTS = 1000
 """Most parts of a task."""

@@ -19,10 +19,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from string import ascii_lowercase
 
-from orgthink.episode import Grade, Problem
-from orgthink.errors import UserError, pick, user_input
+from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.family import member_name, read_member
 from orgthink.tasks.task import Solution, Split, in_split
+from orgthink.util.errors import UserError, pick, user_input
 
 _FACTORS = "379"
 """Multiplying by these can be undone, if only the last digit is kept."""

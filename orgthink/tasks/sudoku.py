@@ -15,13 +15,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from orgthink.episode import Grade, Problem
-from orgthink.errors import UserError
 from orgthink.grammar.solution import boxed
-from orgthink.tabular import read_rows
+from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.from_file import repeated, require_file
 from orgthink.tasks.task import Solution, Split, in_split
 from orgthink.tasks.written import readings
+from orgthink.util.errors import UserError
+from orgthink.util.tabular import read_rows
 
 HOLES = {"easy": (4, 5), "medium": (6, 7), "hard": (8, 9)}
 """Fewest and most empty cells of each level."""

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from orgthink.episode import Grade, Problem
+from orgthink.record.episode import Grade, Problem
 
 Split = Literal["train", "test"]
 """`test` problems are held out: their targets do not occur in `train`."""

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from weakref import finalize
 
-from orgthink.beside import given_up, in_thread
-from orgthink.episode import Problem
+from orgthink.record.episode import Problem
 from orgthink.tasks import task_of
 from orgthink.tasks.math_votes import vote_for
 from orgthink.tasks.task import Solution
+from orgthink.util.beside import given_up, in_thread
 
 MOST_SOLUTIONS = 256
 """Solutions of an answer that are voted on, or as many as its problem asks for: what follows them is no vote."""

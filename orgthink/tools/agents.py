@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from typing import Any, Literal, Protocol
 
-from orgthink.episode import Problem, Status, StopReason
-from orgthink.errors import require_at_least
 from orgthink.grammar.solution import after_thinking, read_proposal
 from orgthink.grammar.toolcall import CallStatus, Response
+from orgthink.record.episode import Problem, Status, StopReason
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.result import Result
 from orgthink.tasks.vote import prepared, vote
 from orgthink.tools.schema import Parameters
 from orgthink.tools.tool import Desk, Tool, editable_call, paid_work
+from orgthink.util.errors import require_at_least
 
 _RESULT = "execution_result"
 """Tag around what the program of an agent printed."""

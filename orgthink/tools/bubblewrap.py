@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from functools import cache
 from glob import glob
 
-from orgthink.errors import UserError
-from orgthink.terminal import excerpt
 from orgthink.tools import seccomp
+from orgthink.util.errors import UserError
+from orgthink.util.terminal import excerpt
 
 NOBODY = "65534"
 """User and group inside; outside too where root starts it, for the kernel exempts root from the limit on processes."""

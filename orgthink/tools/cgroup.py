@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from orgthink.errors import ToolError
+from orgthink.util.errors import ToolError
 
 _PREFIX = "orgthink-"
 _OWN = 8

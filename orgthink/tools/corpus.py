@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from orgthink.errors import UserError
 from orgthink.tools.passages import Passage
+from orgthink.util.errors import UserError
 
 _KINDS = (".txt", ".md", ".jsonl")
 """Files that are read."""

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from orgthink.errors import UserError, user_input
-from orgthink.files import read_whole
-from orgthink.tabular import json_object
 from orgthink.tools.corpus import read_passages
 from orgthink.tools.passages import Passage
+from orgthink.util.errors import UserError, user_input
+from orgthink.util.files import read_whole
+from orgthink.util.tabular import json_object
 
 _MODULE = re.compile(r"sentence_transformers\.(\w+\.)*(Transformer|Pooling|Normalize|Dense|LayerNorm)")
 """Parts of an encoder that run nothing but themselves."""

@@ -10,9 +10,9 @@ import asyncio
 import random
 from dataclasses import dataclass
 
-from orgthink.episode import Status
 from orgthink.grammar.strict_json import dump, parse
 from orgthink.grammar.toolcall import CallStatus, ToolCall
+from orgthink.record.episode import Status
 from orgthink.runtime.result import Result
 
 KINDS = (CallStatus.EXEC_ERR, CallStatus.TIMEOUT, CallStatus.PARSE_ERR)

@@ -17,9 +17,9 @@ from jsonschema import validators
 from jsonschema.exceptions import ValidationError
 from referencing import Registry
 
-from orgthink.errors import UserError
 from orgthink.grammar.toolcall import cut_middle
-from orgthink.terminal import excerpt
+from orgthink.util.errors import UserError
+from orgthink.util.terminal import excerpt
 
 CHARACTERS = 100_000
 """Most characters of a schema, as JSON."""

@@ -30,20 +30,20 @@ from weakref import WeakKeyDictionary
 import httpx2
 from pydantic import ValidationError
 
-from orgthink.beside import Threads
-from orgthink.concurrency import innermost
-from orgthink.episode import Status
-from orgthink.errors import ToolError, UserError, require_at_least
 from orgthink.grammar.toolcall import cut_middle
-from orgthink.redaction import conceal_proxies, longest, redact, redact_foreign
+from orgthink.record.episode import Status
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.result import Result
-from orgthink.secrets import by_name_of_command, expand, words
-from orgthink.terminal import MOST_QUOTED, excerpt, reason
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.line_limit import Parts
 from orgthink.tools.schema import Parameters
 from orgthink.tools.tool import MOST_RETURNED, Desk
+from orgthink.util.beside import Threads
+from orgthink.util.concurrency import innermost
+from orgthink.util.errors import ToolError, UserError, require_at_least
+from orgthink.util.redaction import conceal_proxies, longest, redact, redact_foreign
+from orgthink.util.secrets import by_name_of_command, expand, words
+from orgthink.util.terminal import MOST_QUOTED, excerpt, reason
 
 try:
     from mcp import Client, MCPError, StdioServerParameters, stdio_client

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from orgthink.errors import require_at_least
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.attempt import Organization
 from orgthink.runtime.nested import fork_organization
 from orgthink.runtime.result import Result
 from orgthink.tools.schema import Parameters
 from orgthink.tools.tool import Desk
+from orgthink.util.errors import require_at_least
 
 
 @cache

@@ -8,7 +8,7 @@ from textwrap import dedent
 from typing import Protocol
 
 from orgthink.runtime.result import Result
-from orgthink.terminal import excerpt
+from orgthink.util.terminal import excerpt
 
 
 class CodeRunner(Protocol):

@@ -7,14 +7,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from orgthink.addresses import server_url
-from orgthink.errors import ToolError, UserError
-from orgthink.http import HttpClient, RetryPolicy
-from orgthink.http_response import HttpResponse, TooLarge
-from orgthink.redaction import redact_foreign
-from orgthink.terminal import excerpt
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.passages import Passage
+from orgthink.util.addresses import server_url
+from orgthink.util.errors import ToolError, UserError
+from orgthink.util.http import HttpClient, RetryPolicy
+from orgthink.util.http_response import HttpResponse, TooLarge
+from orgthink.util.redaction import redact_foreign
+from orgthink.util.terminal import excerpt
 
 LARGEST = 2**23
 """Bytes of an answer: to read more would hold the loop for long."""

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import IO
 
-from orgthink.concurrency import place
-from orgthink.episode import Status
-from orgthink.errors import ToolError, UserError
+from orgthink.record.episode import Status
 from orgthink.runtime.result import Result
-from orgthink.terminal import excerpt
 from orgthink.tools import bubblewrap, cgroup, processes
 from orgthink.tools.cgroup import Cgroup
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.program import CodeRunner, ending, unindented
+from orgthink.util.concurrency import place
+from orgthink.util.errors import ToolError, UserError
+from orgthink.util.terminal import excerpt
 
 __all__ = ["Bubblewrap", "CodeRunner", "runner_named"]
 

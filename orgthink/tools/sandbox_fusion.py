@@ -8,16 +8,16 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from orgthink.addresses import server_url
-from orgthink.episode import Status
-from orgthink.errors import ToolError, UserError
-from orgthink.http import HttpClient, RetryPolicy
-from orgthink.http_response import TooLarge
-from orgthink.redaction import redact_foreign
+from orgthink.record.episode import Status
 from orgthink.runtime.result import Result
-from orgthink.terminal import excerpt
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.program import ending, unindented
+from orgthink.util.addresses import server_url
+from orgthink.util.errors import ToolError, UserError
+from orgthink.util.http import HttpClient, RetryPolicy
+from orgthink.util.http_response import TooLarge
+from orgthink.util.redaction import redact_foreign
+from orgthink.util.terminal import excerpt
 
 LARGEST = 1 << 20
 """Bytes of an answer that are read, at least; beyond, the program has printed too much."""

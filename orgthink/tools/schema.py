@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import docstring_parser.google
 
-from orgthink.beside import Threads
-from orgthink.errors import UserError, nearest
-from orgthink.redaction import redact
+from orgthink.util.beside import Threads
+from orgthink.util.errors import UserError, nearest
+from orgthink.util.redaction import redact
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from orgthink.errors import ToolError, UserError
 from orgthink.grammar.toolcall import cut_middle
-from orgthink.registry import Registry
 from orgthink.tools.passages import Retriever
 from orgthink.tools.tool import MOST_RETURNED, FunctionTool
+from orgthink.util.errors import ToolError, UserError
+from orgthink.util.registry import Registry
 
 CORPORA: Registry[Path] = Registry("corpus", "orgthink.corpora", {})
 """Folders of texts that installed packages offer, by name."""

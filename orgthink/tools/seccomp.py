@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from struct import pack
 
-from orgthink.errors import UserError
+from orgthink.util.errors import UserError
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Where its numbers stand below, and the kernel's number of the machine itself."""

@@ -12,17 +12,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from orgthink.episode import Message, Problem, Status
-from orgthink.errors import Failure, ToolError, require_at_least
 from orgthink.grammar.toolcall import CallStatus, Response
+from orgthink.record.episode import Message, Problem, Status
 from orgthink.runtime.agent import Agent, Work
 from orgthink.runtime.approval import Editable
 from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.deadline import DeadlineMissed
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
-from orgthink.terminal import error_text, excerpt
 from orgthink.tools.schema import Parameters, json_values
+from orgthink.util.errors import Failure, ToolError, require_at_least
+from orgthink.util.terminal import error_text, excerpt
 
 MOST_RETURNED = 200_000
 """Characters of what others send as the result of a call; the middle of a longer text is left out."""

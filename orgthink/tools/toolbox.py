@@ -10,15 +10,15 @@ from inspect import iscoroutinefunction
 from typing import Any
 
 from orgthink.engines.engine import Tools
-from orgthink.errors import UserError, pick, require_at_least, user_input
 from orgthink.grammar.toolcall import FINAL
-from orgthink.registry import Registry
-from orgthink.secrets import by_name_of_command
 from orgthink.tools.agents import agents
 from orgthink.tools.python import python_tool
 from orgthink.tools.sandbox import runner_named
 from orgthink.tools.search import CORPORA, retriever_named, search_tool
 from orgthink.tools.tool import FunctionTool, Tool
+from orgthink.util.errors import UserError, pick, require_at_least, user_input
+from orgthink.util.registry import Registry
+from orgthink.util.secrets import by_name_of_command
 
 ENSEMBLE = "ensemble_solver"
 """The tool whose agents are all asked the same."""

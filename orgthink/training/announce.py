@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from orgthink.terminal import show
+from orgthink.util.terminal import show
 
 
 class Rates(Protocol):

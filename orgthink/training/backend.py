@@ -16,16 +16,16 @@ import torch
 from torch import Tensor
 
 from orgthink.engines.engine import Engine, Updatable
-from orgthink.errors import UserError
+from orgthink.models.companions import Companions
+from orgthink.models.trainable import Trainable
 from orgthink.training import checkpoint
-from orgthink.training.companions import Companions
 from orgthink.training.logprobs import token_logprobs
 from orgthink.training.losses import gradient_norm
-from orgthink.training.models import Trainable
 from orgthink.training.packing import Pack, packs
 from orgthink.training.parts import add_gradients
 from orgthink.training.policy_loss import PolicyLoss, per_row_log_ratio, token_losses
 from orgthink.training.rows import PolicyRow
+from orgthink.util.errors import UserError
 
 # Shapes: N trained tokens of the rows of a pack.
 

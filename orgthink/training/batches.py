@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from orgthink.errors import require_at_least
 from orgthink.training.rows import Row
+from orgthink.util.errors import require_at_least
 
 POOL = 1280
 """Most rows in a pool. Each pool is split into batches."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orgthink.credit import AgentWork, EpisodeCredit
-from orgthink.episode import Episode
-from orgthink.errors import UserError
+from orgthink.record.episode import Episode
 from orgthink.rewards import Score
-from orgthink.terminal import excerpt, reason
+from orgthink.util.errors import UserError
+from orgthink.util.terminal import excerpt, reason
 
 Groups = Mapping[str, Mapping[str, float]]
 """Group → attempt → its reward."""

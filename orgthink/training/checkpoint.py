@@ -21,10 +21,10 @@ from typing import Any, TypeVar
 import torch
 from safetensors import SafetensorError
 
-from orgthink.errors import UserError
-from orgthink.files import open_to_read, read_whole, require_unmoved, sync_folder
-from orgthink.terminal import reason, show
-from orgthink.training.models import Trainable
+from orgthink.models.trainable import Trainable
+from orgthink.util.errors import UserError
+from orgthink.util.files import open_to_read, read_whole, require_unmoved, sync_folder
+from orgthink.util.terminal import reason, show
 
 T = TypeVar("T")
 

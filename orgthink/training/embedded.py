@@ -9,11 +9,11 @@ from typing import Any, Protocol, cast
 
 from orgthink.engines import ENGINES
 from orgthink.engines.engine import Updatable
-from orgthink.errors import UserError
-from orgthink.settings import lacks
+from orgthink.models.trainable import LoraSettings, open_trainable, resolve_device, torch_dtype
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.models import LoraSettings, open_trainable, resolve_device, torch_dtype
 from orgthink.training.optimization import Optimization
+from orgthink.util.errors import UserError
+from orgthink.util.settings import lacks
 
 SLOTS = 192
 """Number of requests that the local sampler decodes in parallel. A step rolls out more episodes than that."""

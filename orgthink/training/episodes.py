@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from orgthink.concurrency import run_all
 from orgthink.credit import AgentWork, EpisodeCredit
 from orgthink.engines.engine import Engine, OnLoop
-from orgthink.episode import Episode, Origin, Problem, Trace
-from orgthink.errors import UserError, user_input
-from orgthink.failures import engine_failed, failure_message
-from orgthink.grading import graded
-from orgthink.guard import Crash, Guard, raised
+from orgthink.evaluate.grading import graded
 from orgthink.measure.accuracy import mixed
+from orgthink.record.episode import Episode, Origin, Problem, Trace
+from orgthink.record.failures import engine_failed, failure_message
+from orgthink.record.guard import Crash, Guard, raised
 from orgthink.rewards import Score
 from orgthink.runtime.agent import Backing
 from orgthink.tasks import task_named
@@ -36,6 +34,8 @@ from orgthink.training.rows import policy_rows
 from orgthink.training.source import Batch, Clock
 from orgthink.training.source_state import load_state, save_state
 from orgthink.training.staleness import ages
+from orgthink.util.concurrency import run_all
+from orgthink.util.errors import UserError, user_input
 
 
 @dataclass(frozen=True, slots=True)

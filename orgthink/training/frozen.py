@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from orgthink.engines import OF_FOLDERS
 from orgthink.engines.engine import EngineUnavailable
 from orgthink.engines.opening import Engines
-from orgthink.errors import UserError
-from orgthink.evaluation import RoleSpec
+from orgthink.evaluate.evaluation import RoleSpec
 from orgthink.runtime.agent import Backing
 from orgthink.training.embedded import SLOTS
+from orgthink.util.errors import UserError
 
 
 @asynccontextmanager

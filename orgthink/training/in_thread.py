@@ -12,8 +12,8 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from typing import TypeVar
 
-from orgthink.terminal import show
 from orgthink.training.interrupt import STOP
+from orgthink.util.terminal import show
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from types import FrameType
 
-from orgthink.terminal import show
+from orgthink.util.terminal import show
 
 STOP: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
 """In a thread, which gets no signals: what its caller sets in place of a Ctrl-C."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from orgthink.training.models import Trainable
+from orgthink.models.trainable import Trainable
 from orgthink.training.packing import Pack
 
 # Shapes: N trained tokens of a pack's rows, P different predictions for them, V vocabulary.

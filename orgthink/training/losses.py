@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from orgthink.errors import UserError
-from orgthink.training.models import Trainable
+from orgthink.models.trainable import Trainable
+from orgthink.util.errors import UserError
 
 UNSOUND = "lower the learning rate, or check what the model learns from and its rewards; checkpoints are as they were"
 """What to do about a gradient that is not finite: nothing of it may reach the weights."""

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from orgthink.episode import Origin, Trace
-from orgthink.errors import require_at_least
+from orgthink.record.episode import Origin, Trace
 from orgthink.training.rows import PolicyRow, untrained
+from orgthink.util.errors import require_at_least
 
 
 @dataclass(frozen=True, slots=True)

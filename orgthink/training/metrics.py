@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from orgthink.episode import Episode, FormatError
 from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.concurrency import concurrency
@@ -24,6 +23,7 @@ from orgthink.measure.orchestration import (
 )
 from orgthink.measure.summary import Measure, has_format_error
 from orgthink.measure.usage import forks, sampled_tokens
+from orgthink.record.episode import Episode, FormatError
 from orgthink.rewards import Score
 
 OUTCOME = {"reward": "reward {:.3f}", "all_correct": "all correct {:.0%}"}

@@ -11,14 +11,14 @@ from pydantic import model_validator
 
 from orgthink.credit import CREDITS, EpisodeCredit
 from orgthink.credit.shared import SharedCredit
-from orgthink.episode import Episode
-from orgthink.errors import require_above_zero, require_at_least
-from orgthink.evaluation import RoleSpec
-from orgthink.former_settings import migrate_settings
-from orgthink.kinds import class_by_kind
+from orgthink.evaluate.evaluation import RoleSpec
+from orgthink.record.episode import Episode
+from orgthink.record.former_settings import migrate_settings
 from orgthink.training.checkpoint import RETAINED
 from orgthink.training.mastered import Mastered
 from orgthink.training.policy_loss import PolicyLoss
+from orgthink.util.errors import require_above_zero, require_at_least
+from orgthink.util.kinds import class_by_kind
 
 if TYPE_CHECKING:
     AnyCredit = EpisodeCredit

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from orgthink.engines.local.tree_attention import rectangles_of
+from orgthink.models.tree_attention import rectangles_of
 from orgthink.training.rows import Row
 
 R = TypeVar("R", bound=Row)

@@ -17,25 +17,25 @@ from pathlib import Path
 from typing import Any
 
 from orgthink.engines.engine import EngineError
-from orgthink.episode import Episode
-from orgthink.errors import UserError
-from orgthink.guard import is_storable
-from orgthink.journal import Journal
+from orgthink.models.trainable import say_made_for
+from orgthink.record.episode import Episode
+from orgthink.record.folder import RunFolder
+from orgthink.record.guard import is_storable
+from orgthink.record.journal import Journal
 from orgthink.runtime.runner import runner
-from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.announce import say_recorded, say_saved, say_start
 from orgthink.training.backend import PolicyBackend
 from orgthink.training.interrupt import interrupt
 from orgthink.training.mastered import mask_mastered
-from orgthink.training.models import say_made_for
 from orgthink.training.optimization import Optimization
 from orgthink.training.pausable_loop import StandstillLoop, standstill
 from orgthink.training.rows import PolicyRow
 from orgthink.training.source import Clock, Source
 from orgthink.training.staleness import within
 from orgthink.training.update import Unmoved, training_metrics, update
-from orgthink.validation import typed
+from orgthink.util.errors import UserError
+from orgthink.util.validation import typed
 
 
 def train_policy(

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
-from orgthink.abilities import measures_of, tags_of
-from orgthink.episode import Episode
-from orgthink.errors import UserError
-from orgthink.evaluation import RoleSpec
-from orgthink.kinds import class_by_kind
+from orgthink.evaluate.abilities import measures_of, tags_of
+from orgthink.evaluate.evaluation import RoleSpec
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES
+from orgthink.record.episode import Episode
 from orgthink.rewards import REWARDS, EpisodeReward, Score
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.training.border import score_of
 from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_metrics
 from orgthink.training.optimization import Optimization, idle_text, step_seconds
 from orgthink.training.rollout import ProblemStream, Rollout
+from orgthink.util.errors import UserError
+from orgthink.util.kinds import class_by_kind
 
 if TYPE_CHECKING:
     AnyReward = EpisodeReward

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from typing import Any
 
-from orgthink.compatibility import require_roles, require_sampling
-from orgthink.concurrency import run_all
 from orgthink.engines.engine import Engine
-from orgthink.episode import Episode, Problem, Sampling, Trace
-from orgthink.errors import UserError, require_at_least
-from orgthink.evaluation import MOST_REPEATS, OrganizationSpec, RoleSpec
-from orgthink.guard import Crash, Guard, raised
+from orgthink.evaluate.compatibility import require_roles, require_sampling
+from orgthink.evaluate.evaluation import MOST_REPEATS, OrganizationSpec, RoleSpec
+from orgthink.record.episode import Episode, Problem, Sampling, Trace
+from orgthink.record.guard import Crash, Guard, raised
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import task_named
 from orgthink.tasks.endless import endless
 from orgthink.training.frozen import require_models
+from orgthink.util.concurrency import run_all
+from orgthink.util.errors import UserError, require_at_least
 
 
 @dataclass(frozen=True, slots=True)

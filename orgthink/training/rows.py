@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 
-from orgthink.episode import Episode, Origin, Span, Trace
+from orgthink.record.episode import Episode, Origin, Span, Trace
 
 Encode = Callable[[str], tuple[int, ...]]
 

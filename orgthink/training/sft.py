@@ -17,17 +17,17 @@ from typing import Any, ClassVar
 
 import torch
 
-from orgthink.errors import UserError, require_above_zero, require_at_least
-from orgthink.store import RunFolder
+from orgthink.models.trainable import Trainable
+from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.announce import say_saved, say_start
 from orgthink.training.batches import PADDING, POOL, Cursor, batches, collate, in_one_go
 from orgthink.training.interrupt import interrupt
 from orgthink.training.losses import UNSOUND, cross_entropy_sum, gradient_norm
-from orgthink.training.models import Trainable
 from orgthink.training.parts import add_gradients
 from orgthink.training.rows import Row
-from orgthink.validation import typed
+from orgthink.util.errors import UserError, require_above_zero, require_at_least
+from orgthink.util.validation import typed
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from orgthink.engines.engine import Engine
-from orgthink.episode import Episode
-from orgthink.guard import Crash, raised
+from orgthink.record.episode import Episode
+from orgthink.record.guard import Crash, raised
 from orgthink.training.rows import PolicyRow
 
 

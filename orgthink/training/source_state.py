@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orgthink.errors import UserError
-from orgthink.files import read_whole, write_whole
-from orgthink.validation import plain, typed
+from orgthink.util.errors import UserError
+from orgthink.util.files import read_whole, write_whole
+from orgthink.util.validation import plain, typed
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from orgthink.errors import require_above_zero
 from orgthink.training.rows import PolicyRow, untrained
+from orgthink.util.errors import require_above_zero
 
 Beyond = Literal["drop", "mask", "truncate"]
 

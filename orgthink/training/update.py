@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from orgthink.errors import UserError
 from orgthink.training.backend import PolicyBackend, Signals
 from orgthink.training.optimization import Optimization
 from orgthink.training.policy_loss import PolicyLoss, weighted
 from orgthink.training.rows import PolicyRow
+from orgthink.util.errors import UserError
 
 
 class Unmoved(Exception):

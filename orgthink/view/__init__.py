@@ -12,8 +12,8 @@ from importlib.resources import files
 from string import Template
 from typing import Any, NamedTuple
 
-from orgthink.episode import Episode
 from orgthink.measure.summary import summarise
+from orgthink.record.episode import Episode
 from orgthink.view.pack import conditions, pack
 
 __all__ = ["LivePage", "live_page", "render"]

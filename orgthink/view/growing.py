@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from orgthink.episode import Episode
-from orgthink.episode_json import load
-from orgthink.files import open_to_read
-from orgthink.jsonl import LONGEST_LINE
 from orgthink.measure.latency import critical_path
 from orgthink.measure.orchestration import cost
 from orgthink.measure.usage import sampled_tokens
-from orgthink.store import RunFolder
-from orgthink.terminal import excerpt
+from orgthink.record.episode import Episode
+from orgthink.record.episode_json import load
+from orgthink.record.folder import RunFolder
+from orgthink.util.files import open_to_read
+from orgthink.util.jsonl import LONGEST_LINE
+from orgthink.util.terminal import excerpt
 
 RECENT = 100
 """Newest episodes that are listed."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from orgthink.episode import EdgeKind, Episode, Origin, Trace
 from orgthink.measure.latency import Stretch, critical_stretches, timeline
+from orgthink.record.episode import EdgeKind, Episode, Origin, Trace
 
 Range = tuple[float, float]
 """Start and end on an axis."""

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from orgthink.episode import Episode, FormatError, FormatFault, Origin, Trace
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
+from orgthink.record.episode import Episode, FormatError, FormatFault, Origin, Trace
 from orgthink.view.layout import Bar, Decoding, Layout, Life, Range, Wait, layout
 from orgthink.view.table import table
 

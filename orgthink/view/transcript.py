@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orgthink.episode import Episode, Origin, Trace
-from orgthink.terminal import excerpt
+from orgthink.record.episode import Episode, Origin, Trace
+from orgthink.util.terminal import excerpt
 
 
 def transcript(episode: Episode) -> str:

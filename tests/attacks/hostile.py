@@ -14,11 +14,11 @@ from terse import TERSE
 
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.opening import Engines
-from orgthink.episode import Episode, Sampling, StopReason
-from orgthink.errors import ErrorKind
-from orgthink.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
-from orgthink.http import RetryPolicy
-from orgthink.store import RunFolder
+from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
+from orgthink.record.episode import Episode, Sampling, StopReason
+from orgthink.record.folder import RunFolder
+from orgthink.util.errors import ErrorKind
+from orgthink.util.http import RetryPolicy
 
 ATTACKED = "sum 1 + 1"
 """The problem that the server answers badly."""

@@ -12,7 +12,7 @@ from textwrap import dedent
 
 from attacks.catalogue import Attack
 
-from orgthink.episode import Status
+from orgthink.record.episode import Status
 
 SOON, LATE = 2.0, 30.0
 """Seconds given to programs that never end, and to those that end by themselves, also on a busy machine."""

@@ -12,8 +12,8 @@ from attacks.test_secrets import PASSWORD, hides
 from loopback import answers, says
 from small import TASK_OF_THREE
 
-from orgthink import redaction, secrets
 from orgthink.cli import main
+from orgthink.util import redaction, secrets
 
 ADDRESS = "An address that cannot be is one line, before anything is sent or written."
 LINE = "one line, exit code 2"

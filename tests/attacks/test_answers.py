@@ -16,8 +16,8 @@ from loopback import Exchange, Play, loopback, sends
 from models import tiny_model
 from small import TASK_OF_THREE
 
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import StopReason
+from orgthink.models.tokenizer import Tokenizer
+from orgthink.record.episode import StopReason
 
 ONE = "An event that is not of the format costs its episode; the others go on, and `--resume` does it again."
 WISH = "Counts and log-probabilities that are none, and parts without a text, cost nothing."

@@ -16,13 +16,13 @@ from rule_engine import RuleEngine, countdown
 from orgthink.cli.eval import report
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.opening import Engines
-from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason
-from orgthink.errors import ToolError
-from orgthink.evaluation import evaluate, resolve
-from orgthink.failures import engine_failed
+from orgthink.evaluate.evaluation import evaluate, resolve
 from orgthink.organizations.sequential import Sequential
+from orgthink.record.episode import Episode, Grade, Problem, Sampling, StopReason
+from orgthink.record.failures import engine_failed
+from orgthink.record.folder import RunFolder
 from orgthink.runtime.session import Session
-from orgthink.store import RunFolder
+from orgthink.util.errors import ToolError
 
 BUG = "An exception in an episode is its `stop=error`; the others go on, and its traceback is in `crashes.log`."
 WHERE = "exit code 1, and a line with the exception, its file and its line"

@@ -21,8 +21,6 @@ from attacks.deadline import within
 
 from orgthink.engines.native_calls import Fragment, calls_text
 from orgthink.engines.wire import event
-from orgthink.episode import Status
-from orgthink.errors import EngineError, ToolError, UserError
 from orgthink.grammar.asyncthink import read
 from orgthink.grammar.solution import boxed, read_proposal
 from orgthink.grammar.toolcall import (
@@ -35,6 +33,7 @@ from orgthink.grammar.toolcall import (
     render_call,
     render_responses,
 )
+from orgthink.record.episode import Status
 from orgthink.runtime.result import Result
 from orgthink.tools.agents import code_in
 from orgthink.tools.corpus import Corpus
@@ -42,6 +41,7 @@ from orgthink.tools.mcp import McpTool, mcp_tools
 from orgthink.tools.passages import Passage
 from orgthink.tools.search import look_up
 from orgthink.tools.toolbox import served
+from orgthink.util.errors import EngineError, ToolError, UserError
 
 SERVER = Path(__file__).with_name("hostile_mcp.py")
 

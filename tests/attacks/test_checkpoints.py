@@ -27,20 +27,20 @@ from safetensors.torch import load_file, save_file
 from small import TASK_OF_SUMS
 from test_sft import SETTINGS, course, folder, metrics, train
 
-from orgthink import files
-from orgthink.coldstart.trajectories import Selection
-from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec
-from orgthink.recipes.jobs import Trajectories
-from orgthink.recipes.registry import go_on
-from orgthink.store import RunFolder
+from orgthink.evaluate.evaluation import OrganizationSpec
+from orgthink.models.trainable import say_made_for
+from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
+from orgthink.training.coldstart.trajectories import Selection
 from orgthink.training.episodes import Episodes
-from orgthink.training.models import say_made_for
+from orgthink.training.recipes.jobs import Trajectories
+from orgthink.training.recipes.registry import go_on
 from orgthink.training.rl import train_policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.training.source_state import load_state
+from orgthink.util import files
+from orgthink.util.errors import UserError
 
 FOUND = "A folder named step-N is a whole checkpoint, wherever a process was killed."
 BEFORE = "If the newest checkpoint is damaged, training goes on from the one before it, and says so."

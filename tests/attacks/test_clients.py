@@ -24,8 +24,8 @@ from random_model import END, TEMPLATE, TURN
 from rule_engine import RuleEngine
 from serve.test_serve import ASK, Server, serving
 
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Message, Span
+from orgthink.models.tokenizer import Tokenizer
+from orgthink.record.episode import Message, Span
 from orgthink.serve import app, connection
 
 REFUSED = "A request that is not one is refused in one line, in OpenAI's form, before an agent begins."

@@ -14,9 +14,9 @@ from attacks.test_records import EPISODE
 
 pytest.importorskip("opentelemetry.sdk")
 
-from orgthink import redaction
 from orgthink.export import otlp
 from orgthink.export.otlp import Collector
+from orgthink.util import redaction
 
 ENDS = "Sending spans has an end and a bound of memory, whatever the collector answers."
 WHERE = "Spans and the key beside them go to the collector that was named, and nowhere else."

@@ -15,14 +15,14 @@ from attacks.serving import serving
 from loopback import says
 
 import orgthink
-from orgthink import evaluation
 from orgthink.cli import main
 from orgthink.cli.eval import Eval
 from orgthink.cli.export import Export
 from orgthink.cli.repeated import gathered
 from orgthink.cli.run import RunCommand
-from orgthink.registry import COMMANDS
-from orgthink.store import RunFolder
+from orgthink.evaluate import evaluation
+from orgthink.record.folder import RunFolder
+from orgthink.util.registry import COMMANDS
 
 ROOT = Path(orgthink.__file__).parent.parent
 SERVER = ("--url", "http://127.0.0.1:9", "--model", "m")

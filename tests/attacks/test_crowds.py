@@ -19,9 +19,9 @@ pytest.importorskip("uvicorn")
 from attacks.test_clients import address, calm, one_line, question, turn
 from serve.test_serve import serving
 
-from orgthink import terminal
 from orgthink.serve import app
 from orgthink.serve.lanes import Lanes
+from orgthink.util import terminal
 
 COSTS = "A request that is refused takes memory of its own size, and one line says why."
 SHARED = "What one client sends or reads holds no other up."

@@ -10,7 +10,7 @@ from attacks.catalogue import Attack, each
 from attacks.hostile import ATTACKED, FINE, answered_badly, evaluated, planned, refused
 from loopback import sends
 
-from orgthink.episode import StopReason
+from orgthink.record.episode import StopReason
 
 ANSWER = "so <ANSWER> 3 </ANSWER>"
 

@@ -20,14 +20,16 @@ from loopback import Exchange, Play, babbles, says, sends
 from small import TASK_OF_THREE
 
 import orgthink
-from orgthink import episode_json, jsonl, store
 from orgthink.cli import main
 from orgthink.engines import wire
 from orgthink.engines.engine import EngineError
-from orgthink.episode import StopReason
-from orgthink.http import RetryPolicy
+from orgthink.record import episode_json
+from orgthink.record import folder as store
+from orgthink.record.episode import StopReason
 from orgthink.runtime import session
 from orgthink.runtime.budget import Budget, Limits
+from orgthink.util import jsonl
+from orgthink.util.http import RetryPolicy
 
 ROOT = Path(orgthink.__file__).parent.parent
 

@@ -12,7 +12,7 @@ from attacks.catalogue import Attack, each
 from attacks.hostile import planned
 
 from orgthink.cli.following import Following
-from orgthink.store import RunFolder
+from orgthink.record.folder import RunFolder
 
 BESIDE = "A reader of the page holds nobody else up, and every request gets an answer."
 

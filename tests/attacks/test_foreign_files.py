@@ -21,10 +21,10 @@ from terse import TERSE
 import orgthink
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
-from orgthink.errors import UserError
-from orgthink.presets import preset_of
+from orgthink.evaluate.presets import preset_of
 from orgthink.tasks import task_named
 from orgthink.tools.dense import require_plain
+from orgthink.util.errors import UserError
 
 DATA = "A file of problems is data: no code that it names, or that lies beside it, is run."
 OWN = "A model's preset names what is installed: neither a server nor a folder of this machine."
@@ -346,7 +346,7 @@ KERNEL = {"_attn_implementation": "evil/kernels"}
 )  # fmt: skip
 def test_a_model_to_train(attack: Attack, here: Path) -> None:
     pytest.importorskip("peft")
-    from orgthink.training.models import LoraSettings, open_trainable
+    from orgthink.models.trainable import LoraSettings, open_trainable
 
     model = tiny_model(here / "model", "words")
     attack.given(model)

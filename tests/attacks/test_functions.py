@@ -15,15 +15,15 @@ from attacks.deadline import within
 
 import orgthink
 from orgthink.engines.scripted import ScriptedEngine
-from orgthink.episode import Problem, StopReason
-from orgthink.errors import ToolError
-from orgthink.http_response import HttpResponse
+from orgthink.record.episode import Problem, StopReason
 from orgthink.runtime import Limits, Session, runner
 from orgthink.runtime.result import Result, result_of
 from orgthink.tools.passages import Passage
 from orgthink.tools.retriever_client import _read
 from orgthink.tools.search import look_up
 from orgthink.tools.tool import MOST_RETURNED, Desk, FunctionTool, paid_work, response_of
+from orgthink.util.errors import ToolError
+from orgthink.util.http_response import HttpResponse
 
 ITS_OWN = "Whatever a function raises or returns is the failure of its call."
 INTERRUPTS = "No function keeps Ctrl-C from the command."

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from attacks.catalogue import Attack, each
+from orgthink_arena.tasks.bench.letters import letter_of
 
-from orgthink.errors import UserError
 from orgthink.tasks import task_named
-from orgthink.tasks.bench.letters import letter_of
 from orgthink.tasks.countdown import COUNTDOWN
 from orgthink.tasks.math import MATH, Math
 from orgthink.tasks.sudoku import SUDOKU
 from orgthink.tasks.vote import vote
+from orgthink.util.errors import UserError
 
 RESTATED = "What restates the question is no result: no operation that is still to be done, no form of the question's."
 A = r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from attacks.catalogue import Attack, each
 
-from orgthink import redaction, secrets
-from orgthink.errors import UserError
 from orgthink.grammar.toolcall import cut_middle
-from orgthink.terminal import MOST_QUOTED
 from orgthink.tools.sandbox import runner_named
 from orgthink.tools.schema import Parameters
 from orgthink.tools.search import look_up, retriever_named
 from orgthink.tools.tool import MOST_RETURNED
+from orgthink.util import redaction, secrets
+from orgthink.util.errors import UserError
+from orgthink.util.terminal import MOST_QUOTED
 
 KEY = "zebra-quill-battery-staple"
 FAR = "x" * 100

@@ -8,11 +8,11 @@ from attacks.catalogue import Attack, each
 from attacks.hostile import ATTACKED, FINE, evaluated, planned
 from loopback import answers
 
-from orgthink.episode import StopReason
-from orgthink.evaluation import resolve
+from orgthink.evaluate.evaluation import resolve
+from orgthink.evaluate.spending import Bounds
 from orgthink.measure.billing import Price
-from orgthink.spending import Bounds
-from orgthink.store import RunFolder
+from orgthink.record.episode import StopReason
+from orgthink.record.folder import RunFolder
 
 GOES_ON = "A run that was killed in the middle of a line goes on; what was whole is read, and counts once."
 

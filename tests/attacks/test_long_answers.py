@@ -6,11 +6,11 @@ import json
 
 from attacks.catalogue import Attack, each
 from attacks.deadline import within
+from orgthink_arena.tasks.bench.letters import letter_of
+from orgthink_arena.tasks.bench.mathematics import final_result
+from orgthink_arena.tasks.bench.outputs import returned, same_returned
 
-from orgthink.episode import Problem
-from orgthink.tasks.bench.letters import letter_of
-from orgthink.tasks.bench.mathematics import final_result
-from orgthink.tasks.bench.outputs import returned, same_returned
+from orgthink.record.episode import Problem
 from orgthink.tasks.math import MATH
 from orgthink.tasks.vote import vote
 

@@ -8,7 +8,7 @@ from attacks.catalogue import Attack, each
 
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine
-from orgthink.episode import Problem, Sampling
+from orgthink.record.episode import Problem, Sampling
 from orgthink.runtime import Backing, Session, attempt
 
 READ = "Of a result that is too long only its beginning is read: the others' work goes on meanwhile."

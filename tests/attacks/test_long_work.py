@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from attacks.catalogue import Attack, each
+from orgthink_arena.tasks.bench.outputs import printed, returned
 
-from orgthink.beside import Threads, in_thread
 from orgthink.grammar.toolcall import CallStatus, ToolCall
 from orgthink.organizations.rounds import Rounds
-from orgthink.tasks.bench.outputs import printed, returned
 from orgthink.tools.schema import Parameters
+from orgthink.util.beside import Threads, in_thread
 
 FREE = "Work beside the event loop keeps no name of a server from being looked up."
 NEAR = "What is like a wrong name is looked for among a bounded number of short names."

@@ -15,16 +15,16 @@ import pytest
 from attacks.catalogue import Attack, each
 from attacks.deadline import within
 from models import tiny_model
+from orgthink_arena.organizations.puppet_policy import load
 from small import TASK
 from terse import TERSE
 
 from orgthink.cli import main
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Message
-from orgthink.errors import UserError
-from orgthink.organizations.puppet_policy import load
-from orgthink.training.companions import NAMES, Companions
-from orgthink.training.models import open_trainable
+from orgthink.models.companions import NAMES, Companions
+from orgthink.models.tokenizer import Tokenizer
+from orgthink.models.trainable import open_trainable
+from orgthink.record.episode import Message
+from orgthink.util.errors import UserError
 
 MODEL = "A model folder that cannot be opened gets one line that names it, before anything is written."
 ENDS = "A command never waits for a file of a model that has no end, and never takes all memory for it."

@@ -13,9 +13,9 @@ from attacks.deadline import within
 from orgthink.cli import main
 from orgthink.cli.prices import read_prices
 from orgthink.cli.serve import _tables
-from orgthink.errors import UserError
 from orgthink.organizations.prompts import style_of_file
 from orgthink.tools.corpus import read_passages
+from orgthink.util.errors import UserError
 
 CORPUS = "A folder of texts is read as text, and holds nothing but what lies in it."
 TABLES = "A file that cannot be read is one line that names it, and nobody waits for it."

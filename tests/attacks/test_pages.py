@@ -13,9 +13,20 @@ import pytest
 from attacks.catalogue import Attack, each
 from attacks.deadline import within
 
-from orgthink.episode import Edge, EdgeKind, Episode, FormatError, FormatFault, Origin, Problem, Span, Status, Trace
 from orgthink.export.perfetto import trace
 from orgthink.measure.summary import summarise
+from orgthink.record.episode import (
+    Edge,
+    EdgeKind,
+    Episode,
+    FormatError,
+    FormatFault,
+    Origin,
+    Problem,
+    Span,
+    Status,
+    Trace,
+)
 from orgthink.view import SCRIPTS, render
 from orgthink.view.layout import layout
 from orgthink.view.transcript import transcript

@@ -8,9 +8,9 @@ from unicodedata import east_asian_width
 import pytest
 from attacks.catalogue import Attack, each
 
-from orgthink.people import terminal
-from orgthink.people.inbox import Inbox, OpenQuestion
-from orgthink.people.terminal import PeopleTerminal
+from orgthink.engines import person_terminal as terminal
+from orgthink.engines.inbox import Inbox, OpenQuestion
+from orgthink.engines.person_terminal import PeopleTerminal
 
 OURS = "No line of a question looks like one of ours, however wide the terminal is."
 FORGED = "[2] organizer wants tool python (organizer/1):"

@@ -14,7 +14,7 @@ from attacks.deadline import within
 from pydantic import ValidationError
 
 from orgthink.cli import main
-from orgthink.episode import (
+from orgthink.record.episode import (
     SCHEMA_VERSION,
     Edge,
     EdgeKind,
@@ -27,8 +27,8 @@ from orgthink.episode import (
     Span,
     Trace,
 )
-from orgthink.episode_json import dump, load
-from orgthink.store import RunFolder
+from orgthink.record.episode_json import dump, load
+from orgthink.record.folder import RunFolder
 
 SOUND = "A record whose parts do not fit together is one line with its place, wherever it is opened."
 GRADED = "A record that its grader cannot grade again is measured all the same."

@@ -12,8 +12,8 @@ from attacks.hostile import FINE, evaluated, planned, refused
 from loopback import Exchange, Play, sends
 from models import tiny_model
 
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import StopReason
+from orgthink.models.tokenizer import Tokenizer
+from orgthink.record.episode import StopReason
 
 
 def refuses(status: int, body: bytes, *headers: bytes) -> Play:

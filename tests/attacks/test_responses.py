@@ -15,7 +15,7 @@ from loopback import Exchange, Play
 from orgthink.engines import endpoint, wire
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import EngineUnavailable
-from orgthink.episode import StopReason
+from orgthink.record.episode import StopReason
 
 SO = word("so")
 DONE = b"data: [DONE]\n\n"

@@ -26,16 +26,17 @@ from small import TASK
 from terse import TERSE
 
 import orgthink.engines.opening
-import orgthink.recipes.registry
-from orgthink import files, jsonl, store
+import orgthink.training.recipes.registry
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
-from orgthink.episode import Episode, Problem, StopReason, Trace
-from orgthink.episode_json import dump
-from orgthink.errors import UserError
-from orgthink.journal import Journal
-from orgthink.store import RunFolder
+from orgthink.record import folder as store
+from orgthink.record.episode import Episode, Problem, StopReason, Trace
+from orgthink.record.episode_json import dump
+from orgthink.record.folder import RunFolder
+from orgthink.record.journal import Journal
 from orgthink.training.optimization import step_seconds
+from orgthink.util import files, jsonl
+from orgthink.util.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 EVAL = ["eval", "--model", "m", "--task", TASK, "--prompts", TERSE, "--organizations", "sequential", "--n", "4"]
@@ -102,7 +103,7 @@ def unfinished(run: Path) -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from orgthink.store import RunFolder
+from orgthink.record.folder import RunFolder
 folder = RunFolder.open(Path(sys.argv[1]))
 with folder.journal():
     print("written", flush=True)
@@ -713,7 +714,7 @@ def test_metrics_of_other_types(
     (run / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (run / "metrics.jsonl").write_text(json.dumps({"step": 1, "seconds": attack.given}) + "\n")
     training = SimpleNamespace(job=SimpleNamespace(settings=Stepwise()))
-    monkeypatch.setattr(orgthink.recipes.registry, "training_of", lambda folder: training)
+    monkeypatch.setattr(orgthink.training.recipes.registry, "training_of", lambda folder: training)
     assert main(["measure", "run"]) == 0
     said = capsys.readouterr()
     assert "no numbers of step 1" in said.err and said.err.count("\n") == 1 and "step 1" in said.out

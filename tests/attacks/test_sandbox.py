@@ -16,7 +16,7 @@ from attacks.kernel_programs import ATTACKS as KERNEL
 from attacks.outside import bait, children, command, of_user
 from attacks.programs import ATTACKS
 
-from orgthink.episode import Status
+from orgthink.record.episode import Status
 from orgthink.runtime.result import Result
 from orgthink.tools import processes
 from orgthink.tools.sandbox import Bubblewrap

@@ -16,10 +16,10 @@ import pytest
 from attacks.catalogue import Attack, each
 from attacks.kernel_programs import KERNEL
 
-from orgthink.episode import Status
-from orgthink.errors import ToolError
+from orgthink.record.episode import Status
 from orgthink.tools import bubblewrap, cgroup, processes
 from orgthink.tools.sandbox import Bubblewrap
+from orgthink.util.errors import ToolError
 
 APART = "Two programs that run side by side leave each other no message."
 FREE = "A program that runs blocks nobody outside."

@@ -15,9 +15,9 @@ import pytest
 from attacks.catalogue import Attack, each
 from attacks.deadline import within
 
-from orgthink.errors import UserError
 from orgthink.tools import foreign_schema
 from orgthink.tools.schema import Parameters
+from orgthink.util.errors import UserError
 
 BOUNDED = "A check of arguments takes bounded time, whatever the schema and the arguments are."
 LOOP = "A check by a stranger's schema stops no other episode, and no deadline."

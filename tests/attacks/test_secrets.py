@@ -23,28 +23,28 @@ from loopback import MODEL, Exchange, answers, loopback, says, sends
 from rich.console import Console
 
 import orgthink
-from orgthink import redaction, secrets
-from orgthink.addresses import server_url
 from orgthink.cli import main
 from orgthink.cli.lanes import Picture
-from orgthink.coldstart.pairs import pairs_of, read_pairs
-from orgthink.coldstart.pairs import write as write_pairs
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import Context, EngineError
-from orgthink.episode import CancelSource, Episode, Message, Origin, Problem, Sampling, Span, StopReason, Trace
-from orgthink.episode_json import dump, load
-from orgthink.errors import Failure, ToolError, UserError
-from orgthink.evaluation import Evaluation, OrganizationSpec
-from orgthink.http import HttpClient, RetryPolicy
-from orgthink.http_response import LARGEST_PAGE, HttpResponse, complaint
-from orgthink.journal import LONGEST_TRACEBACK
+from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec
 from orgthink.organizations.sequential import Sequential
+from orgthink.record.episode import CancelSource, Episode, Message, Origin, Problem, Sampling, Span, StopReason, Trace
+from orgthink.record.episode_json import dump, load
+from orgthink.record.folder import RunFolder
+from orgthink.record.journal import LONGEST_TRACEBACK
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.serve.exchange import encoded
-from orgthink.store import RunFolder
 from orgthink.tools.retriever_client import RetrieverClient
 from orgthink.tools.sandbox_fusion import SandboxFusion
+from orgthink.training.coldstart.pairs import pairs_of, read_pairs
+from orgthink.training.coldstart.pairs import write as write_pairs
+from orgthink.util import redaction, secrets
+from orgthink.util.addresses import server_url
+from orgthink.util.errors import Failure, ToolError, UserError
+from orgthink.util.http import HttpClient, RetryPolicy
+from orgthink.util.http_response import LARGEST_PAGE, HttpResponse, complaint
 
 KEY = "sk-ver/y+secret-0123456789"
 PASSWORD = "zebra-quill-battery"

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from attacks.catalogue import Attack, each
+from orgthink_arena.rewards.tool_orchestra import ToolOrchestraReward
 
-from orgthink.errors import UserError
 from orgthink.organizations.sequential import Sequential
-from orgthink.rewards.tool_orchestra import ToolOrchestraReward
 from orgthink.runtime import Limits
 from orgthink.tools.agents import Ensemble
 from orgthink.tools.mcp import McpTool
@@ -19,6 +18,7 @@ from orgthink.tools.organization import OrganizationTool
 from orgthink.tools.schema import Parameters
 from orgthink.tools.tool import FunctionTool
 from orgthink.tools.toolbox import other_tool
+from orgthink.util.errors import UserError
 
 NAN, INF = float("nan"), float("inf")
 MADE = "A setting that cannot be is refused where it is made."

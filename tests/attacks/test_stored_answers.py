@@ -13,11 +13,11 @@ from attacks.deadline import within
 from attacks.hostile import ATTACKED, FINE, evaluated, planned
 from loopback import MODEL, Exchange, loopback, says
 
-from orgthink import redaction
 from orgthink.engines.cache import NOTHING, AnswerCache, least_sent
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import Chunk, Context, FinishReason
-from orgthink.episode import Episode, Message, Sampling, StopReason
+from orgthink.record.episode import Episode, Message, Sampling, StopReason
+from orgthink.util import redaction
 
 CHECKED = "A stored answer is checked as a server's is; one that does not fit is none."
 AGAIN = "the server is asked again"

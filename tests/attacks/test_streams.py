@@ -20,9 +20,9 @@ from loopback import MODEL, Exchange, Play, answers, loopback, says
 from orgthink.engines import endpoint
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import Context, EngineError, EngineUnavailable
-from orgthink.episode import Episode, Message, Sampling, StopReason
-from orgthink.http import RetryPolicy
+from orgthink.record.episode import Episode, Message, Sampling, StopReason
 from orgthink.runtime.budget import Budget, Limits
+from orgthink.util.http import RetryPolicy
 
 COUNTED = "Words that arrive are counted here; the server's count is believed from these up to what was asked for."
 

@@ -13,10 +13,10 @@ from attacks.catalogue import Attack, each
 from random_model import write_random_model
 
 from orgthink.cli import main
-from orgthink.engines.local.qwen3 import Qwen3Config
-from orgthink.errors import UserError
+from orgthink.models.qwen3 import Qwen3Config
+from orgthink.models.trainable import open_trainable
 from orgthink.training import checkpoint
-from orgthink.training.models import open_trainable
+from orgthink.util.errors import UserError
 
 SHAPE = Qwen3Config(300, 32, 32, 1, 1, 1, 32, 2048)
 TEMPLATE = "A chat template of a model folder reaches nothing but the messages, and its failure is one line."

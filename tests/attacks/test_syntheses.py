@@ -13,9 +13,9 @@ from rule_engine import RuleEngine
 from test_synthesis import by_rule, new, plan_for, taught
 
 from orgthink.cli.synth import conduct
-from orgthink.coldstart import synthesis
-from orgthink.errors import UserError
-from orgthink.store import RunFolder
+from orgthink.record.folder import RunFolder
+from orgthink.training.coldstart import synthesis
+from orgthink.util.errors import UserError
 
 PLAN = plan_for(2, capacity=2)
 

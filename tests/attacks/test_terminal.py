@@ -29,12 +29,12 @@ from orgthink.cli.lanes import Picture
 from orgthink.cli.progress import _bar
 from orgthink.engines import EngineSpec
 from orgthink.engines.endpoint import EndpointEngine
-from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
-from orgthink.errors import EngineError, Failure, UserError
-from orgthink.evaluation import Evaluation, OrganizationSpec
-from orgthink.http import RetryPolicy
-from orgthink.store import RunFolder
-from orgthink.terminal import clean, clean_tracebacks
+from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec
+from orgthink.record.episode import Episode, Grade, Origin, Problem, Span, Trace
+from orgthink.record.folder import RunFolder
+from orgthink.util.errors import EngineError, Failure, UserError
+from orgthink.util.http import RetryPolicy
+from orgthink.util.terminal import clean, clean_tracebacks
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJm\x07"
 TAGS = "".join(chr(0xE0000 + ord(letter)) for letter in "rm -rf")
@@ -360,7 +360,7 @@ class Unraisable:
 def test_what_python_prints(attack: Attack) -> None:
     code = (
         "import sys, warnings; from attacks.test_terminal import CLIPBOARD, Unraisable; "
-        f"from orgthink.terminal import clean_tracebacks; clean_tracebacks(); {attack.given}"
+        f"from orgthink.util.terminal import clean_tracebacks; clean_tracebacks(); {attack.given}"
     )
     paths = os.pathsep.join([str(ROOT), *map(str, sys.path)])
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": paths})

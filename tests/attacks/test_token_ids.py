@@ -15,8 +15,8 @@ from tokenizers import decoders, models, normalizers
 
 from orgthink.engines import wire
 from orgthink.engines.engine import FinishReason
-from orgthink.engines.tokenizer import PieceStream, Tokenizer
-from orgthink.episode import Sampling
+from orgthink.models.tokenizer import PieceStream, Tokenizer
+from orgthink.record.episode import Sampling
 
 ANY = "Any ids are a text: bytes that are no character end no episode."
 BOUND = "Ids are decoded up to what was asked for, each in constant time."

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 from attacks.catalogue import Attack, each
+from orgthink_arena.tasks.bench import livecodebench
+from orgthink_arena.tasks.judge import JudgedOutput, JudgeLimits
 from tiny_recipes import ASYNCTHINK, named
 
 from orgthink.cli import main
-from orgthink.episode import SCHEMA_VERSION, Episode, Grade, Origin, Problem, Span, Trace
-from orgthink.episode_json import dump
-from orgthink.evaluation import OrganizationSpec
-from orgthink.recipes.jobs import Pairs
-from orgthink.tasks.bench import livecodebench
-from orgthink.tasks.judge import JudgedOutput, JudgeLimits
+from orgthink.evaluate.evaluation import OrganizationSpec
+from orgthink.record.episode import SCHEMA_VERSION, Episode, Grade, Origin, Problem, Span, Trace
+from orgthink.record.episode_json import dump
+from orgthink.training.recipes.jobs import Pairs
 from orgthink.training.sft import SftSettings
-from orgthink.validation import plain
+from orgthink.util.validation import plain
 
 CODE = "No code that a run folder names is run unless `--trust` is given."
 PROGRAMS = "No program in an answer is run again unless `--trust` is given, and then as the task says, never a record."

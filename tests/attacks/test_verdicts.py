@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from attacks.catalogue import Attack, each
 from attacks.deadline import within
+from orgthink_arena.organizations.best_of_n import BestOfN
+from orgthink_arena.organizations.tool_orchestra import ToolOrchestra
+from orgthink_arena.organizations.workflow import Workflow
+from orgthink_arena.organizations.workflow_json import read_graph
 from terse import STYLE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Problem, Sampling
 from orgthink.grammar.verdict import MARKDOWN, Verdict, read_report
-from orgthink.organizations.best_of_n import BestOfN
-from orgthink.organizations.tool_orchestra import ToolOrchestra
-from orgthink.organizations.workflow import Workflow
-from orgthink.organizations.workflow_json import read_graph
+from orgthink.record.episode import Problem, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.clock import run_virtual

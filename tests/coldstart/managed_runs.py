@@ -11,17 +11,17 @@ from echo import ECHO, TASK
 from terse import TERSE
 
 from orgthink.engines.engine import Chunk, Context, FinishReason
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Episode, Message, Origin, Sampling, Span
-from orgthink.evaluation import distinct
-from orgthink.grading import grade
+from orgthink.evaluate.evaluation import distinct
+from orgthink.evaluate.grading import grade
 from orgthink.grammar.toolcall import CallStatus, ToolCall, read_responses, render_reply
+from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.paramanager import ParaManager
+from orgthink.record.episode import Episode, Message, Origin, Sampling, Span
+from orgthink.record.folder import RunFolder
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.store import RunFolder
 from orgthink.tools.faults import Faults
 
 AGENTS = ("standard_reasoner", "critical_reviewer", "ensemble_solver")

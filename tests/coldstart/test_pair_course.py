@@ -13,18 +13,18 @@ from random_model import END, TURN, write_random_model
 from safetensors.torch import load_file
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from orgthink.coldstart.pair_course import end_of_text, epoch_part, rows_of, sft_course, stretches
-from orgthink.coldstart.pairs import Pair, write
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Message
-from orgthink.errors import UserError
-from orgthink.scale.sizing.configs import QWEN3_4B
-from orgthink.store import RunFolder
+from orgthink.models.tokenizer import Tokenizer
+from orgthink.models.trainable import LoraSettings
+from orgthink.record.episode import Message
+from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.batches import POOL, Cursor, batches
-from orgthink.training.models import LoraSettings
+from orgthink.training.cluster.sizing.configs import QWEN3_4B
+from orgthink.training.coldstart.pair_course import end_of_text, epoch_part, rows_of, sft_course, stretches
+from orgthink.training.coldstart.pairs import Pair, write
 from orgthink.training.rows import Row
 from orgthink.training.sft import SftSettings, train
+from orgthink.util.errors import UserError
 
 BEGUN = " <FORK-1> scan + </FORK-1> 3 + 4 <JOIN-1> ! 1 + 2 ; </JOIN-1>"
 PAIRS = [

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orgthink.coldstart.pairs import Pair, pairs_of, read_pairs, write
-from orgthink.episode import Episode, Origin, Problem, Span, Trace
-from orgthink.errors import UserError
+from orgthink.record.episode import Episode, Origin, Problem, Span, Trace
+from orgthink.training.coldstart.pairs import Pair, pairs_of, read_pairs, write
+from orgthink.util.errors import UserError
 
 PAIR = Pair("ask said", "more", "organizer", "p", "p|teacher|0", 1, "m", written=5, last=False)
 
@@ -101,7 +101,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path):
 import sys
 sys.modules["pyarrow"] = None
 from pathlib import Path
-from orgthink.coldstart.pairs import Pair, write
+from orgthink.training.coldstart.pairs import Pair, write
 write(Path({str(tmp_path)!r}) / "a.jsonl", [Pair("q", "r")])
 write(Path({str(tmp_path)!r}) / "a.parquet", [Pair("q", "r")])
 """

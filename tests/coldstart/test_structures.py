@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink.coldstart.structures import (
+from orgthink.grammar.actions import Fork, Join
+from orgthink.grammar.asyncthink import Keys
+from orgthink.training.coldstart.structures import (
     consistent_structure,
     fixed_structure,
     random_plan,
@@ -17,8 +19,6 @@ from orgthink.coldstart.structures import (
     render_plan,
     varied_structure,
 )
-from orgthink.grammar.actions import Fork, Join
-from orgthink.grammar.asyncthink import Keys
 
 
 @pytest.mark.parametrize(("draw", "fewest"), [(random_structure, 1), (varied_structure, 1), (fixed_structure, 2)])

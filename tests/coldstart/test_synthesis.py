@@ -18,19 +18,19 @@ from transcripts import asked_for, planned, transcript
 
 from orgthink.cli import main
 from orgthink.cli.synth import conduct, report
-from orgthink.coldstart.pairs import read_pairs
-from orgthink.coldstart.prompts import synthesis
-from orgthink.coldstart.synthesis import Harvest, Synthesis, problems, synthesise
-from orgthink.coldstart.teachers import model_teacher, plan_of, request
-from orgthink.coldstart.transcript import read_transcript
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Engine
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason
-from orgthink.errors import ToolError, UserError
-from orgthink.store import RunFolder
+from orgthink.record.episode import Episode, Grade, Problem, Sampling, StopReason
+from orgthink.record.folder import RunFolder
 from orgthink.tasks import task_named
 from orgthink.tasks.countdown import COUNTDOWN
+from orgthink.training.coldstart.pairs import read_pairs
+from orgthink.training.coldstart.prompts import synthesis
+from orgthink.training.coldstart.synthesis import Harvest, Synthesis, problems, synthesise
+from orgthink.training.coldstart.teachers import model_teacher, plan_of, request
+from orgthink.training.coldstart.transcript import read_transcript
+from orgthink.util.errors import ToolError, UserError
 
 
 def plan_for(n: int, **settings) -> Synthesis:

@@ -17,24 +17,24 @@ from random_model import END, TURN, write_random_model
 from terse import TERSE
 
 from orgthink.cli import main
-from orgthink.coldstart.pair_course import end_of_text
-from orgthink.coldstart.trajectories import Exclusion, select
-from orgthink.coldstart.trajectory_course import manager_row, tags_in, trajectory_rows
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Episode, FormatError, FormatFault, Message, Origin, Sampling, Span
-from orgthink.errors import UserError
 from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags, ToolCall, render_reply
 from orgthink.measure import orchestration
+from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.paramanager import ParaManager
-from orgthink.recipes.registry import RECIPES
+from orgthink.record.episode import Episode, FormatError, FormatFault, Message, Origin, Sampling, Span
+from orgthink.record.folder import RunFolder
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_virtual
-from orgthink.scale.sizing.configs import QWEN3_4B
-from orgthink.store import RunFolder
+from orgthink.training.cluster.sizing.configs import QWEN3_4B
+from orgthink.training.coldstart.pair_course import end_of_text
+from orgthink.training.coldstart.trajectories import Exclusion, select
+from orgthink.training.coldstart.trajectory_course import manager_row, tags_in, trajectory_rows
+from orgthink.training.recipes.registry import RECIPES
 from orgthink.training.rows import row_of
+from orgthink.util.errors import UserError
 
 PYTHON, SEARCH, CODE = (Call(name) for name in ("python", "search", "code_reasoner"))
 BROKEN = Call("search", CallStatus.EXEC_ERR)

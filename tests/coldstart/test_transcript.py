@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transcripts import planned, transcript
 
-from orgthink.coldstart.lesson import lesson
-from orgthink.coldstart.pairs import pairs_of
-from orgthink.coldstart.structures import random_plan
-from orgthink.coldstart.transcript import Dropped, Reason, read_transcript
-from orgthink.episode import FormatError, Origin, Problem
 from orgthink.grammar.actions import Answer, Fork, Join, Return
 from orgthink.grammar.asyncthink import Keys, organizer_scanner, read, worker_scanner
 from orgthink.organizations.prompts import prompt
+from orgthink.record.episode import FormatError, Origin, Problem
+from orgthink.training.coldstart.lesson import lesson
+from orgthink.training.coldstart.pairs import pairs_of
+from orgthink.training.coldstart.structures import random_plan
+from orgthink.training.coldstart.transcript import Dropped, Reason, read_transcript
 
 PROBLEM = Problem("p", "sudoku", "The question.")
 PLAN = planned("FORK-1, THINK, FORK-2, JOIN-2, JOIN-1, ANSWER")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from orgthink.coldstart.structures import Step
+from orgthink.training.coldstart.structures import Step
 
 
 def transcript(plan: list[Step], answer: str = "1", word: str = "thought") -> str:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from orgthink.credit import AgentWork
 from orgthink.credit.recursive import RecursiveCredit
 from orgthink.credit.shared import SharedCredit
-from orgthink.episode import Episode, Grade, Origin, Problem, Sampling, Span, Status, Trace
+from orgthink.record.episode import Episode, Grade, Origin, Problem, Sampling, Span, Status, Trace
 from orgthink.rewards.subtasks import SubtaskReward
 from orgthink.training.episodes import credited, grouped
 from orgthink.training.rows import policy_rows

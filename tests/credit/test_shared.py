@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from random_episodes import Fork, Join, Program, Think, episode_of, programs
 
 from orgthink.credit.shared import Normalise, advantages, credit
-from orgthink.episode import Episode, Grade, Origin, Sampling, Span, Trace
+from orgthink.record.episode import Episode, Grade, Origin, Sampling, Span, Trace
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.training.rows import policy_rows
 

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
+from orgthink.models.qwen3 import Qwen3, Qwen3Config
 
 TAGS = ["<ANSWER>", "</ANSWER>", "<RETURN>", "</RETURN>"]
 TAGS += [tag for i in range(1, 9) for tag in (f"<FORK-{i}>", f"</FORK-{i}>", f"<JOIN-{i}>", f"</JOIN-{i}>")]

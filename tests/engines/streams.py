@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from orgthink.engines.engine import Chunk, Context, Engine
-from orgthink.episode import Message, Sampling
+from orgthink.record.episode import Message, Sampling
 
 PROMPT = "The organizer forks <FORK-1> 3 + 5 </FORK-1> and joins. "
 

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from models import tiny_model
 from terse import TERSE
 
-from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Message, Problem
 from orgthink.grammar.asyncthink import DIALECT
+from orgthink.models.qwen3 import Qwen3
+from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.prompts import prompt
+from orgthink.record.episode import Message, Problem
 
 TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
 PROBLEM = Problem("p", "countdown", "3 5 7 = 8")

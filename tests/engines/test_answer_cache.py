@@ -22,8 +22,8 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.cache import NOTHING, AnswerCache
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import Chunk, EngineError, FinishReason
-from orgthink.episode import Sampling
 from orgthink.measure.billing import Price
+from orgthink.record.episode import Sampling
 
 SEEDED = Sampling(50, seed=3)
 

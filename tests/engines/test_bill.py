@@ -13,8 +13,8 @@ from loopback import MODEL, Exchange, loopback, says
 from orgthink.engines import wire
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import FinishReason
-from orgthink.episode import Billed, Origin, Problem, Sampling
 from orgthink.organizations.sequential import Sequential
+from orgthink.record.episode import Billed, Origin, Problem, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 

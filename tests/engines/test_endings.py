@@ -10,12 +10,12 @@ from test_endpoint import PROBLEM, opened, read
 
 from orgthink.engines import endpoint
 from orgthink.engines.engine import EngineError, FinishReason, StreamDropped
-from orgthink.episode import Billed, Sampling
-from orgthink.errors import RequestRefused
-from orgthink.http import RetryPolicy
 from orgthink.organizations.sequential import Sequential
+from orgthink.record.episode import Billed, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
+from orgthink.util.errors import RequestRefused
+from orgthink.util.http import RetryPolicy
 
 
 @pytest.mark.parametrize(

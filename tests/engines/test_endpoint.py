@@ -14,12 +14,12 @@ from loopback import MODEL, Exchange, Play, Server, answers, babbles, dies, hang
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import Chunk, Context, ContextFull, EngineError, EngineUnavailable, FinishReason
 from orgthink.engines.wire import Mode
-from orgthink.episode import Episode, Message, Origin, Problem, Sampling, Span, Status, StopReason
-from orgthink.http import RetryPolicy
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Episode, Message, Origin, Problem, Sampling, Span, Status, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
+from orgthink.util.http import RetryPolicy
 
 QUICK = RetryPolicy(read=0.3, attempts=3, first_delay=0.01)
 PROBLEM = Problem("p", "countdown", "The question.")

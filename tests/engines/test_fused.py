@@ -17,8 +17,8 @@ from orgthink.engines.local import fused
 from orgthink.engines.local.batch import DecodeBatch
 from orgthink.engines.local.cache import Block
 from orgthink.engines.local.fused import FusedStep, Places
-from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.engines.local.sampling import draw, uniforms
+from orgthink.models.qwen3 import Qwen3, Qwen3Config
 
 pytestmark = pytest.mark.numerical
 

@@ -16,12 +16,12 @@ import pytest
 from loopback import Exchange, Play, answers, dies, loopback
 
 from orgthink.engines.endpoint import EndpointEngine
-from orgthink.episode import Billed, Episode, Message, Problem, Sampling, Span, StopReason
-from orgthink.http import RetryPolicy
 from orgthink.organizations.sequential import Sequential
+from orgthink.record.episode import Billed, Episode, Message, Problem, Sampling, Span, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.session import Session
+from orgthink.util.http import RetryPolicy
 
 pytestmark = pytest.mark.clients
 

@@ -14,11 +14,11 @@ from terse import TERSE
 from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
 from orgthink.engines.local.batch import DecodeBatch, Request
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.stops import StopTokens
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Message, Origin, Problem, Sampling, Span, Status
+from orgthink.models.qwen3 import Qwen3
+from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Message, Origin, Problem, Sampling, Span, Status
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits

@@ -18,7 +18,7 @@ from test_local import Said, prompts, say
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.local.qwen3 import Qwen3
+from orgthink.models.qwen3 import Qwen3
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from test_local import context, prompts, say
 
 from orgthink.engines.engine import EngineError
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.episode import Episode, Origin, Problem, Sampling, Span
+from orgthink.models.qwen3 import Qwen3
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Episode, Origin, Problem, Sampling, Span
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits

@@ -18,8 +18,8 @@ from test_local import context, prompts, say
 
 from orgthink.engines.engine import EngineError
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.episode import Sampling
+from orgthink.models.qwen3 import Qwen3
+from orgthink.record.episode import Sampling
 
 T = TypeVar("T")
 

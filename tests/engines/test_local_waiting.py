@@ -17,7 +17,7 @@ from models import tiny_model
 from orgthink.engines.engine import Context
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.waiting import Waiting
-from orgthink.episode import Origin, Sampling, Span
+from orgthink.record.episode import Origin, Sampling, Span
 
 ARRIVALS = st.lists(st.booleans(), max_size=30)
 

@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 
 from orgthink.engines.local.batch import Token
 from orgthink.engines.local.streams import Consumers, Stream
-from orgthink.episode import Sampling
+from orgthink.record.episode import Sampling
 
 
 def deliver(stream: Stream, number: int) -> None:

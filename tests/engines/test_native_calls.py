@@ -15,11 +15,11 @@ from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.native_calls import Fragment, calls_text, fragments, messages
 from orgthink.engines.schema import SentCall
 from orgthink.engines.wire import Mode
-from orgthink.episode import Episode, Message, Problem, Sampling, Span, StopReason
 from orgthink.grammar.toolcall import BadCall, CallStatus, Response, ToolCall, read_reply, render_call, render_responses
-from orgthink.http import RetryPolicy
+from orgthink.record.episode import Episode, Message, Problem, Sampling, Span, StopReason
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import attempt
+from orgthink.util.http import RetryPolicy
 
 PROBLEM = Problem("p", "countdown", "The question.")
 TOOLS = (

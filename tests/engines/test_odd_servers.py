@@ -15,11 +15,11 @@ from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import Context, EngineError, EngineUnavailable, FinishReason, StreamDropped
 from orgthink.engines.schema import SentChoice
 from orgthink.engines.wire import event
-from orgthink.episode import Message, Origin, Problem, Sampling, Span
-from orgthink.errors import ErrorKind, RequestRefused
-from orgthink.http import RetryPolicy
 from orgthink.organizations.sequential import Sequential
+from orgthink.record.episode import Message, Origin, Problem, Sampling, Span
 from orgthink.runtime import Backing, Limits, attempt
+from orgthink.util.errors import ErrorKind, RequestRefused
+from orgthink.util.http import RetryPolicy
 
 QUICK = RetryPolicy(first_delay=0.001)
 """Without pauses that a test would wait for."""

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from random_model import byte_tokenizer
 
 from orgthink.engines.engine import Context
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Origin, Span
+from orgthink.models.tokenizer import Tokenizer
+from orgthink.record.episode import Origin, Span
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from models import random_model
 from torch import Tensor
 
 from orgthink.engines.local.batch import DecodeBatch, Request
-from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
-from orgthink.episode import Sampling
+from orgthink.models.qwen3 import Qwen3, Qwen3Config
+from orgthink.record.episode import Sampling
 
 CONTEXT = 200
 

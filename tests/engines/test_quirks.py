@@ -14,9 +14,9 @@ from test_endpoint import PROBLEM, opened, read, run
 
 from orgthink.engines import wire
 from orgthink.engines.engine import Chunk, ContextFull, EngineError, FinishReason
-from orgthink.episode import Billed, Episode, Sampling
-from orgthink.episode_json import dump, load
 from orgthink.organizations.sequential import Sequential
+from orgthink.record.episode import Billed, Episode, Sampling
+from orgthink.record.episode_json import dump, load
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.draft import Draft

@@ -4,7 +4,7 @@ import pytest
 import torch
 from models import random_model
 
-from orgthink.engines.local.qwen3 import Qwen3Config, rotary_tables
+from orgthink.models.qwen3 import Qwen3Config, rotary_tables
 
 CONFIG = Qwen3Config(50, 32, 48, 2, 4, 2, 16, 64)
 

@@ -14,9 +14,9 @@ from test_endpoint import opened, read
 from orgthink.engines import refusals
 from orgthink.engines.engine import ContextFull, EngineError, EngineUnavailable
 from orgthink.engines.wire import Mode
-from orgthink.episode import Sampling
-from orgthink.errors import RequestRefused
-from orgthink.http_response import HttpResponse
+from orgthink.record.episode import Sampling
+from orgthink.util.errors import RequestRefused
+from orgthink.util.http_response import HttpResponse
 
 # A model that thinks has no answer after one token.
 

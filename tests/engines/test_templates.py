@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from models import tiny_model
 
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Message
-from orgthink.errors import UserError
+from orgthink.models.tokenizer import Tokenizer
+from orgthink.record.episode import Message
+from orgthink.util.errors import UserError
 
 ASKED = (Message("system", "be brief"), Message("user", 'a <b> & "c" é'))
 TURNS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from devices import CUDA
 from rounding import STEPS, UNIT
 
-from orgthink.engines.local import tree_attention as module
-from orgthink.engines.local.tree_attention import rectangles_of, tree_attention
+from orgthink.models import tree_attention as module
+from orgthink.models.tree_attention import rectangles_of, tree_attention
 
 SIZE = 8
 """Of a head."""

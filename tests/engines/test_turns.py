@@ -18,10 +18,10 @@ from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import Context, Engine
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.engines.tokenizer import Tokenizer
 from orgthink.engines.wire import Mode
-from orgthink.episode import Message, Origin, Problem, Sampling, Span, StopReason, Trace
 from orgthink.grammar.asyncthink import organizer_scanner
+from orgthink.models.tokenizer import Tokenizer
+from orgthink.record.episode import Message, Origin, Problem, Sampling, Span, StopReason, Trace
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import attempt
 

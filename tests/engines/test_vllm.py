@@ -20,9 +20,9 @@ from transformers import AutoModelForCausalLM
 
 from orgthink.engines.engine import Context, EngineError, FinishReason
 from orgthink.engines.vllm import VllmEngine
-from orgthink.episode import Origin, Sampling, Span, Status, StopReason
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.prompts import prompt
+from orgthink.record.episode import Origin, Sampling, Span, Status, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

@@ -17,10 +17,10 @@ from terse import TERSE
 from vllm_process import vllm_server
 
 from orgthink.cli import main
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Problem
+from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.prompts import prompt
-from orgthink.store import RunFolder
+from orgthink.record.episode import Problem
+from orgthink.record.folder import RunFolder
 from orgthink.tasks import task_named
 
 pytestmark = pytest.mark.vllm

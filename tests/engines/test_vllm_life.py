@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from orgthink.engines.engine import Context, EngineError, EngineUnavailable
 from orgthink.engines.vllm import VllmEngine
-from orgthink.episode import Origin, Sampling, Span
+from orgthink.record.episode import Origin, Sampling, Span
 
 pytestmark = pytest.mark.vllm
 

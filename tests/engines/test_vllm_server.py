@@ -20,12 +20,12 @@ from vllm_process import vllm_server
 
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, FinishReason
-from orgthink.engines.tokenizer import Tokenizer
 from orgthink.engines.vllm import VllmEngine
 from orgthink.engines.wire import Mode
-from orgthink.episode import Message, Origin, Sampling
+from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.prompts import prompt
+from orgthink.record.episode import Message, Origin, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

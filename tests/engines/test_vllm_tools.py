@@ -22,13 +22,13 @@ from vllm_process import vllm_server
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.native_calls import messages as native_messages
 from orgthink.engines.wire import Mode
-from orgthink.episode import Episode, Message, Origin, Sampling
 from orgthink.grammar.fork_calls import FORK_TOOLS
 from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, render_call, render_responses
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.prompts import prompt
+from orgthink.record.episode import Episode, Message, Origin, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 
-from orgthink.concurrency import place
 from orgthink.engines.endpoint import EndpointEngine
-from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.measure.usage import usage
+from orgthink.record.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.session import Session
+from orgthink.util.concurrency import place
 
 CALLS, SECONDS, DEADLINE = 256, 2.0, 6.0
 ANSWER = 'data: {"choices":[{"index":0,"finish_reason":"stop","delta":{"content":"7"}}]}\n\ndata: [DONE]\n\n'

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from timed_episodes import timed_episodes
 
 from orgthink.cli import main
-from orgthink.episode import Episode
 from orgthink.export.inspect_events import events
 from orgthink.export.inspect_log import eval_log
 from orgthink.export.spans import trace_spans
-from orgthink.store import RunFolder
+from orgthink.record.episode import Episode
+from orgthink.record.folder import RunFolder
 
 EPISODES = sample.episodes(rounds=1)
 

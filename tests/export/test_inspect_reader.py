@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from timed_episodes import timed_episodes
 
-from orgthink.episode import Episode, Origin
 from orgthink.export.inspect_log import eval_log
 from orgthink.export.spans import trace_spans
+from orgthink.record.episode import Episode, Origin
 
 pytestmark = pytest.mark.clients
 

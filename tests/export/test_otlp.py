@@ -21,18 +21,18 @@ from terse import TERSE
 pytest.importorskip("opentelemetry.sdk")
 from collector import Receiver, receiving, values
 
-from orgthink import redaction
 from orgthink.cli import main
 from orgthink.engines.opening import Engines
-from orgthink.episode import Episode, Sampling
-from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
+from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
 from orgthink.export import otlp
 from orgthink.export.otlp import Collector, Live, sending
 from orgthink.export.recorded import name_of, with_beginnings
 from orgthink.export.spans import TraceSpan, trace_spans
+from orgthink.record.episode import Episode, Sampling
+from orgthink.record.folder import RunFolder
 from orgthink.runtime.budget import Limits
-from orgthink.store import RunFolder
+from orgthink.util import redaction
+from orgthink.util.errors import UserError
 
 EPISODES = sample.episodes(rounds=1)
 SECRET = "sk-collector-0123456789"

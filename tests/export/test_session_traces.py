@@ -15,14 +15,14 @@ from timed_episodes import timed_episodes
 
 from orgthink.cli import main
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Origin, Problem, Sampling
 from orgthink.export.session_traces import sessions
 from orgthink.export.spans import trace_spans
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Episode, Origin, Problem, Sampling
+from orgthink.record.folder import RunFolder
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_virtual
-from orgthink.store import RunFolder
 
 FIELDS = {"role", "content", "toolCalls", "toolCallId", "timestamp", "model"}
 """Of a message, in the Hub's documentation."""

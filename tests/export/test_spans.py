@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from random_episodes import Join, random_program, script_of
 from timed_episodes import TEXT, timed_episodes
 
-from orgthink.episode import Episode, Origin
 from orgthink.export.spans import LATEST, TraceSpan, trace_spans
 from orgthink.measure.latency import critical_path
+from orgthink.record.episode import Episode, Origin
 
 BEGAN = 1_790_000_000.0
 

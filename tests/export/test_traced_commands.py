@@ -28,7 +28,7 @@ from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.export.recorded import name_of, with_beginnings
 from orgthink.export.spans import trace_spans
-from orgthink.store import RunFolder
+from orgthink.record.folder import RunFolder
 
 
 @pytest.fixture

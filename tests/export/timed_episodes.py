@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from random_episodes import Fork, Join, Program, episode_of, programs, random_program
 
-from orgthink.episode import (
+from orgthink.record.episode import (
     CancelSource,
     Episode,
     FormatError,
@@ -22,7 +22,7 @@ from orgthink.episode import (
     StopReason,
     Trace,
 )
-from orgthink.errors import ErrorKind
+from orgthink.util.errors import ErrorKind
 
 TEXT = "a secret of the user"
 """Stands in every text of a random episode."""

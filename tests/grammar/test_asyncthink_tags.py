@@ -11,8 +11,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orgthink.episode import FormatError
-from orgthink.errors import UserError
 from orgthink.grammar.actions import Answer, Event, Fork, Join, Malformed, Return, Think
 from orgthink.grammar.asyncthink import (
     DIALECT,
@@ -24,6 +22,8 @@ from orgthink.grammar.asyncthink import (
     reading,
     worker_scanner,
 )
+from orgthink.record.episode import FormatError
+from orgthink.util.errors import UserError
 
 SUMMARY = Dialect(
     join="<JOIN-{}>",

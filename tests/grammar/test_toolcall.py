@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from orgthink.errors import UserError
 from orgthink.grammar.strict_json import DEPTH
 from orgthink.grammar.toolcall import (
     TAGS,
@@ -26,6 +25,7 @@ from orgthink.grammar.toolcall import (
     render_reply,
     render_responses,
 )
+from orgthink.util.errors import UserError
 
 OTHERS = CallTags(("<think>", "</think>"), ("<tools>", "</tools>"), ("<|result|>", "<|/result|>"))
 NESTING = CallTags(("<r>", "</r>"), ("<call>", "</call>"), ("<calls>", "</calls>"))

@@ -17,9 +17,9 @@ from tiny_recipes import ASYNCTHINK, named
 
 from orgthink.cli import main
 from orgthink.credit.shared import advantages
-from orgthink.episode import Episode, Origin
-from orgthink.interchange.targets import TARGETS
-from orgthink.store import RunFolder
+from orgthink.record.episode import Episode, Origin
+from orgthink.record.folder import RunFolder
+from orgthink.training.interchange.targets import TARGETS
 
 RECIPE = named("ASYNCTHINK")
 pytestmark = pytest.mark.usefixtures("tiny_policy")

@@ -16,12 +16,12 @@ from golden.scale import make
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink import interchange as formats
-from orgthink.errors import UserError
-from orgthink.interchange import tinker, trl, verl
-from orgthink.interchange.shared import check
+from orgthink.training import interchange as formats
+from orgthink.training.interchange import tinker, trl, verl
+from orgthink.training.interchange.shared import check
 from orgthink.training.policy_loss import token_weights
 from orgthink.training.rows import PolicyRow
+from orgthink.util.errors import UserError
 
 NEWEST = 7
 """Version of the newest weights."""

@@ -18,13 +18,13 @@ from tiny_policy import TINY
 from tiny_recipes import named
 
 from orgthink.cli import main
-from orgthink.episode import Episode, Grade, Message, Problem, Trace
-from orgthink.errors import UserError
-from orgthink.interchange.problems import row_of, write
-from orgthink.interchange.verl_data import VerlData, problem_of, read
-from orgthink.store import RunFolder
+from orgthink.record.episode import Episode, Grade, Message, Problem, Trace
+from orgthink.record.folder import RunFolder
 from orgthink.tasks import TASKS, task_named
 from orgthink.tasks.math import MATH
+from orgthink.tasks.verl_data import VerlData, problem_of, read
+from orgthink.training.interchange.problems import row_of, write
+from orgthink.util.errors import UserError
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

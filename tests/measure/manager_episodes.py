@@ -8,8 +8,8 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
-from orgthink.episode import Edge, EdgeKind, Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, render_reply, render_responses
+from orgthink.record.episode import Edge, EdgeKind, Episode, Grade, Origin, Problem, Span, Trace
 
 FINAL = ToolCall("final_answer", {})
 RIGHT, WRONG = Grade(1, 1), Grade(0, 1)

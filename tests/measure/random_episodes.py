@@ -10,7 +10,7 @@ from itertools import count
 from hypothesis import strategies as st
 
 from orgthink.engines.scripted import Turn
-from orgthink.episode import CONTROLLER, Edge, EdgeKind, Episode, Origin, Problem, Span, Trace
+from orgthink.record.episode import CONTROLLER, Edge, EdgeKind, Episode, Origin, Problem, Span, Trace
 
 
 @dataclass(frozen=True)

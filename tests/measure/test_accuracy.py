@@ -6,8 +6,8 @@ from itertools import combinations
 
 import pytest
 
-from orgthink.episode import Episode, Grade, Problem, StopReason, Trace
 from orgthink.measure.accuracy import all_correct, at_least, pass_at_k
+from orgthink.record.episode import Episode, Grade, Problem, StopReason, Trace
 
 
 def graded(correct: int | None, required: int = 4, *, stop: StopReason = StopReason.DONE) -> Episode:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink.episode import CONTROLLER, Billed, Edge, EdgeKind, Episode, Origin, Problem, Span, Trace
 from orgthink.measure.billing import Dollars, Price, context_tokens, dollars, spent
 from orgthink.measure.summary import summarise
 from orgthink.measure.usage import usage
+from orgthink.record.episode import CONTROLLER, Billed, Edge, EdgeKind, Episode, Origin, Problem, Span, Trace
 
 PRICES = {"large": Price(input=2.0, output=8.0, cached=0.5), "small": Price(1.0, 4.0)}
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
-from orgthink.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
-from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, OrganizationSpec
+from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec
 from orgthink.measure.comparison import Flip, against, flips, paired
-from orgthink.store import RunFolder
+from orgthink.record.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
+from orgthink.record.folder import RunFolder
+from orgthink.util.errors import UserError
 
 
 def attempt(organization: str, problem: str, sample: int, tokens: int, correct: bool | None) -> Episode:

@@ -8,10 +8,10 @@ import pytest
 from manager_episodes import Call, episode_of
 
 from orgthink.cli.table import cells
-from orgthink.episode import Status, StopReason
-from orgthink.errors import ErrorKind
 from orgthink.measure.errors import error_kinds
 from orgthink.measure.summary import summarise
+from orgthink.record.episode import Status, StopReason
+from orgthink.util.errors import ErrorKind
 
 EPISODE = episode_of([[Call(), Call("standard_reasoner", model="big")]])
 BY_CODE, BY_MODEL = 1, 2

@@ -13,12 +13,12 @@ from rule_engine import RuleEngine
 from terse import TERSE
 
 from orgthink.cli.table import cells
-from orgthink.episode import CONTROLLER, Episode, Origin, Sampling, Span
-from orgthink.grading import grade
+from orgthink.evaluate.grading import grade
 from orgthink.measure.forking import forked, forks_before_thought
 from orgthink.measure.latency import critical_path
 from orgthink.measure.summary import summarise
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import CONTROLLER, Episode, Origin, Sampling, Span
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

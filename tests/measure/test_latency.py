@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from random_episodes import Fork, Join, Program, Think, episode_of, programs, random_program, script_of
 
 from orgthink.engines.scripted import ScriptedEngine
-from orgthink.episode import EdgeKind, Episode, Origin, Sampling, StopReason
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import Stretch, critical_path, critical_stretches, longest_path, timeline
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import EdgeKind, Episode, Origin, Sampling, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits

@@ -23,7 +23,6 @@ from manager_episodes import (
     tool,
 )
 
-from orgthink.episode import Trace
 from orgthink.grammar.toolcall import BadCall, CallStatus, CallTags, Response, ToolCall, render_reply, render_responses
 from orgthink.measure.orchestration import (
     calls,
@@ -39,6 +38,7 @@ from orgthink.measure.orchestration import (
     trajectory_tokens,
     unique_tools,
 )
+from orgthink.record.episode import Trace
 
 OK, PARSE_ERR, EXEC_ERR, TIMEOUT = CallStatus
 PYTHON = ToolCall("python", {"code": "print(5)"})

@@ -10,14 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_episodes import Program, episode_of, programs
 
-from orgthink.episode import CONTROLLER, Approval, Decision, Edge, EdgeKind, Episode, Origin, Problem, Span, Trace
-from orgthink.episode_json import dump, load
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.measure.orchestration import cost
 from orgthink.measure.people import model_seconds, people_seconds, waits_for_people, with_people
 from orgthink.measure.summary import summarise
 from orgthink.measure.usage import forks, replies, sampled_tokens, usage
+from orgthink.record.episode import (
+    CONTROLLER,
+    Approval,
+    Decision,
+    Edge,
+    EdgeKind,
+    Episode,
+    Origin,
+    Problem,
+    Span,
+    Trace,
+)
+from orgthink.record.episode_json import dump, load
 
 MEASURES = (critical_path, longest_path, concurrency, sampled_tokens, replies, forks, cost)
 

@@ -11,10 +11,10 @@ from manager_episodes import episode_of as managed_episode
 from random_episodes import Fork, Join, Think, episode_of
 from small import TASK_OF_SUMS
 
-from orgthink.episode import Episode, FormatError, FormatFault, Grade, Problem, StopReason
 from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
 from orgthink.measure.latency import critical_path
 from orgthink.measure.summary import compare, has_format_error, summarise, was_truncated
+from orgthink.record.episode import Episode, FormatError, FormatFault, Grade, Problem, StopReason
 from orgthink.tasks import task_named
 
 BASE = {

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from random_episodes import random_program, script_of
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Origin, Sampling
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
 from orgthink.measure.text import episode_of_text, measure_text, words
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Origin, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

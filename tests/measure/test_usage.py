@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from random_episodes import Program, episode_of, programs
 
-from orgthink.episode import CONTROLLER, Edge, EdgeKind, Episode, Origin, Problem, Span, Trace
 from orgthink.measure.latency import critical_path
 from orgthink.measure.orchestration import cost
 from orgthink.measure.usage import forks, replies, sampled_tokens, usage
+from orgthink.record.episode import CONTROLLER, Edge, EdgeKind, Episode, Origin, Problem, Span, Trace
 
 
 def spans(*parts: tuple[Origin, int]) -> tuple[Span, ...]:

@@ -12,8 +12,7 @@ from small import TASK_OF_SUMS
 from terse import STYLE, TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Grade, Origin, Problem, Sampling, Status
-from orgthink.grading import grade
+from orgthink.evaluate.grading import grade
 from orgthink.grammar.verdict import Verdict
 from orgthink.measure.estimate import proportion
 from orgthink.measure.verification import (
@@ -27,6 +26,7 @@ from orgthink.measure.verification import (
     unparsed,
 )
 from orgthink.organizations.verifier_corrector import VerifierCorrector
+from orgthink.record.episode import Episode, Grade, Origin, Problem, Sampling, Status
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_virtual

@@ -12,12 +12,11 @@ from typing import Any
 from terse import TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, FormatError, Problem, Sampling, Status
-from orgthink.errors import Failure
 from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, render_reply
 from orgthink.measure.orchestration import rounds
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.organizations.tool_use import ToolUse
+from orgthink.record.episode import Episode, FormatError, Problem, Sampling, Status
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
@@ -25,6 +24,7 @@ from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.result import Result
 from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import FunctionTool, Tool
+from orgthink.util.errors import Failure
 
 PRICES = str(Path(__file__).parents[1] / "data" / "prices")
 """A corpus of a few lines."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from orgthink.engines.engine import Chunk, Context, FinishReason
-from orgthink.episode import Message, Origin, Sampling, Span
 from orgthink.grammar.toolcall import ToolCall, render_call
+from orgthink.record.episode import Message, Origin, Sampling, Span
 
 
 def call(name: str, **arguments: Any) -> str:

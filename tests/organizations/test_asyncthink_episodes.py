@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, FormatError, Problem, Sampling, Status
-from orgthink.errors import UserError
-from orgthink.grading import grade
+from orgthink.evaluate.grading import grade
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.majority_vote import MajorityVote
 from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.sequential import Sequential
+from orgthink.record.episode import Episode, FormatError, Problem, Sampling, Status
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
@@ -23,6 +22,7 @@ from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.countdown import COUNTDOWN
 from orgthink.tasks.math import MATH
+from orgthink.util.errors import UserError
 
 COUNT = COUNTDOWN.problem([1, 2, 3, 4, 5], 10)
 RIGHT = ("1 + 4 + 5", "2 + 3 + 5", "1 + 2 + 3 + 4", "5 * 4 / 2")

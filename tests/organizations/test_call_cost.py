@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator
 
 from orgthink.engines.engine import Chunk, Context, ContextFull
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Exhausted, Message, Problem, Sampling, StopReason
 from orgthink.grammar.actions import Answer, Fork
 from orgthink.grammar.asyncthink import organizer_scanner
 from orgthink.organizations.majority_vote import MajorityVote
 from orgthink.organizations.reply import ask, charge_call, new_caller
+from orgthink.record.episode import Episode, Exhausted, Message, Problem, Sampling, StopReason
 from orgthink.runtime import Backing, Budget, Limits, Organization, Session, attempt
 from orgthink.runtime.clock import run_virtual
 

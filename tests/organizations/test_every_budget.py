@@ -10,29 +10,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from managed import LONG_AFTER, Managed, Toys, Using, ask, program, reply
+from orgthink_arena.organizations.best_of_n import BestOfN
+from orgthink_arena.organizations.pacore import Pacore
+from orgthink_arena.organizations.puppeteer import Puppeteer
+from orgthink_arena.organizations.router import Router
+from orgthink_arena.organizations.tool_orchestra import ToolOrchestra
+from orgthink_arena.organizations.workflow import Workflow
+from orgthink_arena.organizations.workflow_json import read_graph
 from speaker import DOUBLE, call
 from terse import TERSE, WHOLE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
-from orgthink.episode_json import dump, load
-from orgthink.failures import engine_failed
 from orgthink.measure.orchestration import executed
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.organizations.best_of_n import BestOfN
 from orgthink.organizations.huang_yang import HuangYang
 from orgthink.organizations.majority_vote import MajorityVote
-from orgthink.organizations.pacore import Pacore
 from orgthink.organizations.parallel import Parallel
-from orgthink.organizations.puppeteer import Puppeteer
-from orgthink.organizations.router import Router
 from orgthink.organizations.self_refine import SelfRefine
 from orgthink.organizations.sequential import Sequential
-from orgthink.organizations.tool_orchestra import ToolOrchestra
 from orgthink.organizations.verifier_corrector import VerifierCorrector
 from orgthink.organizations.worker_tools import WorkerTools
-from orgthink.organizations.workflow import Workflow
-from orgthink.organizations.workflow_json import read_graph
+from orgthink.record.episode import Episode, Problem, Sampling, Status, StopReason
+from orgthink.record.episode_json import dump, load
+from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Budget, Limits

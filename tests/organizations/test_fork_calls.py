@@ -12,15 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from speaker import PlannedModel, call
 
-from orgthink.episode import Episode, FormatError, Origin, Sampling, Status, StopReason
-from orgthink.episode_json import dump, load
-from orgthink.errors import UserError
-from orgthink.grading import grade
+from orgthink.evaluate.grading import grade
 from orgthink.grammar.toolcall import CallStatus, Response, read_reply, read_responses
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path, longest_path, timeline
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.worker_tools import WorkerTools
+from orgthink.record.episode import Episode, FormatError, Origin, Sampling, Status, StopReason
+from orgthink.record.episode_json import dump, load
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
@@ -28,6 +27,7 @@ from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.math import MATH
 from orgthink.training.rows import policy_rows
+from orgthink.util.errors import UserError
 
 PROBLEM = MATH.problem("2 + 3?", "5")
 OK, PARSE_ERR, EXEC_ERR, TIMEOUT = CallStatus

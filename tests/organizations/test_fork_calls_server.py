@@ -10,10 +10,10 @@ from loopback import MODEL, Exchange, Play, loopback, says
 from test_native_calls import calling, cut, delta
 
 from orgthink.engines.endpoint import EndpointEngine
-from orgthink.episode import Episode, Problem, Sampling
 from orgthink.grammar.fork_calls import FORK_TOOLS
 from orgthink.grammar.toolcall import ToolCall
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Episode, Problem, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

@@ -9,18 +9,18 @@ from managed import PROBLEM, Managed, ask, kinds, program, reply, seen, told
 
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Exhausted, FormatError, Sampling, StopReason
-from orgthink.errors import ContextFull, EngineError, RequestRefused
-from orgthink.failures import engine_failed
-from orgthink.grading import grade
+from orgthink.evaluate.grading import grade
 from orgthink.grammar.toolcall import CUT, CallStatus
 from orgthink.measure.orchestration import rounds, statuses
 from orgthink.organizations.paramanager import ParaManager
+from orgthink.record.episode import Episode, Exhausted, FormatError, Sampling, StopReason
+from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.countdown import COUNTDOWN
+from orgthink.util.errors import ContextFull, EngineError, RequestRefused
 
 SUMMARY = Turn("all in all <ANSWER> 7 </ANSWER>", when="summary")
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from orgthink_arena.organizations.workflow import Workflow
+from orgthink_arena.organizations.workflow_json import read_graph
 from terse import TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Origin, Problem, Sampling
 from orgthink.grammar.toolcall import ToolCall, read_reply, render_call, render_reply
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.organizations.workflow import Workflow
-from orgthink.organizations.workflow_json import read_graph
+from orgthink.record.episode import Episode, Origin, Problem, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.clock import run_virtual

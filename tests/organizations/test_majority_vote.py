@@ -8,13 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink.compatibility import pool_warning, require_sampling_noise
 from orgthink.engines import EngineSpec
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
-from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec, RoleSpec
-from orgthink.failures import engine_failed
+from orgthink.evaluate.compatibility import pool_warning, require_sampling_noise
+from orgthink.evaluate.evaluation import OrganizationSpec, RoleSpec
 from orgthink.measure.usage import usage
 from orgthink.organizations.below import identical_below
 from orgthink.organizations.majority_vote import MajorityVote
@@ -23,11 +20,14 @@ from orgthink.organizations.paramanager import ParaManager
 from orgthink.organizations.self_refine import SelfRefine
 from orgthink.organizations.sequential import Sequential
 from orgthink.organizations.tool_use import ToolUse
+from orgthink.record.episode import Episode, Problem, Sampling, Status, StopReason
+from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.vote import vote
+from orgthink.util.errors import UserError
 
 PROBLEM = Problem("countdown/test", "countdown", "main question")
 ROOMY = Limits(capacity=8)

@@ -18,14 +18,14 @@ import pytest
 from managed import END, PROBLEM, ROOMY, Managed, Using, program, reply, seen, told
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Sampling, StopReason
-from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec
+from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.grammar.toolcall import CallStatus, Response
 from orgthink.organizations.paramanager import ParaManager
+from orgthink.record.episode import Episode, Sampling, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.validation import plain
+from orgthink.util.errors import UserError
+from orgthink.util.validation import plain
 
 SERVER = Path(__file__).parent.parent / "tools" / "mcp_server.py"
 OTHER = """

@@ -19,10 +19,10 @@ from rule_engine import RuleEngine, failing
 from terse import TERSE
 
 from orgthink.engines.engine import Context
-from orgthink.episode import Episode, Problem, Sampling
 from orgthink.grammar.toolcall import CallStatus, ToolCall, render_reply
 from orgthink.measure.orchestration import statuses
 from orgthink.organizations.paramanager import ParaManager
+from orgthink.record.episode import Episode, Problem, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

@@ -15,14 +15,11 @@ from hypothesis import strategies as st
 from rule_engine import RuleEngine
 from terse import TERSE
 
-from orgthink.compatibility import require_depth, require_roles, require_sampling_noise
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, FormatError, Grade, Origin, Problem, Sampling, Status, StopReason, Trace
-from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec
+from orgthink.evaluate.compatibility import require_depth, require_roles, require_sampling_noise
+from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.grammar.toolcall import FINAL, CallStatus, ToolCall, render_reply
-from orgthink.integrity import require_integrity
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path, critical_stretches, longest_path
 from orgthink.measure.orchestration import rounds, tools
@@ -34,6 +31,8 @@ from orgthink.organizations.paramanager import ParaManager
 from orgthink.organizations.self_refine import SelfRefine
 from orgthink.organizations.sequential import Sequential
 from orgthink.organizations.verifier_corrector import VerifierCorrector
+from orgthink.record.episode import Episode, FormatError, Grade, Origin, Problem, Sampling, Status, StopReason, Trace
+from orgthink.record.integrity import require_integrity
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime import (
     Agent,
@@ -51,6 +50,7 @@ from orgthink.runtime import (
 from orgthink.runtime import attempt as attempt_of
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.nested import fork_organization, levels_below
+from orgthink.util.errors import UserError
 
 PROBLEM = Problem("p", "", "sum 3 + 4")
 LONG_AFTER = 10_000.0

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from terse import TERSE
 
-from orgthink.concurrency import place
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.paramanager import ParaManager
+from orgthink.record.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.runtime import Backing, Budget, Limits, Organization, attempt
 from orgthink.runtime.clock import run_virtual
+from orgthink.util.concurrency import place
 
 MANAGER = ParaManager(prompts=TERSE, tools=("standard_reasoner",))
 NESTED = AsyncThink(prompts=TERSE, worker=MANAGER)

@@ -8,10 +8,10 @@ from managed import PRICES
 from terse import TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Problem, Sampling, Trace
 from orgthink.grammar.toolcall import CallStatus, ToolCall, render_reply
 from orgthink.measure.orchestration import rounds
 from orgthink.organizations.paramanager import ParaManager
+from orgthink.record.episode import Episode, Problem, Sampling, Trace
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

@@ -33,23 +33,23 @@ from managed import (
     told,
 )
 
-from orgthink.compatibility import require_roles
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn, pieces
-from orgthink.episode import Episode, Exhausted, FormatError, Origin, Problem, Sampling, Status, StopReason
-from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec
-from orgthink.failures import engine_failed
+from orgthink.evaluate.compatibility import require_roles
+from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.grammar.toolcall import CallStatus, CallTags, Response, ToolCall, read_reply, render_reply
 from orgthink.measure.orchestration import calls, cost, executed, models, rounds, statuses, tools
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.organizations.prompts import Style, prompt, style_named
 from orgthink.organizations.tool_use import ToolUse
+from orgthink.record.episode import Episode, Exhausted, FormatError, Origin, Problem, Sampling, Status, StopReason
+from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tools.faults import MARK, Faults
+from orgthink.util.errors import UserError
 
 BARE = Style("bare", dict.fromkeys(("manager", "rounds", "final"), "{question}"))
 BARE_STYLE = f"{Path(__file__).resolve()}:BARE"

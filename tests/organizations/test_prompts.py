@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from terse import TERSE
 
-from orgthink.episode import Problem
-from orgthink.errors import UserError
 from orgthink.grammar.verdict import MARKDOWN, VerdictForm
 from orgthink.organizations.prompts import STYLES, prompt, style_named, style_of_file
+from orgthink.record.episode import Problem
+from orgthink.util.errors import UserError
 
 MINE = """
 organizer = "{capacity} for {question}"

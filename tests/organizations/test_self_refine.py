@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from terse import TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, FormatError, Problem, Sampling, Status, StopReason
-from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec
-from orgthink.failures import engine_failed
+from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import usage
 from orgthink.organizations.self_refine import SelfRefine
+from orgthink.record.episode import Episode, FormatError, Problem, Sampling, Status, StopReason
+from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.util.errors import UserError
 
 PROBLEM = Problem("p", "countdown", "countdown 3 4 5 = 12")
 

@@ -13,20 +13,30 @@ from rule_engine import RuleEngine, countdown
 from terse import TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import CONTROLLER, Episode, FormatError, Origin, Problem, Sampling, Status, StopReason, Trace
-from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec
-from orgthink.failures import engine_failed
+from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.grammar.toolcall import FINAL, TAGS, ToolCall, render_reply
 from orgthink.measure.latency import critical_path
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.huang_yang import HuangYang
 from orgthink.organizations.verifier_corrector import VerifierCorrector, role_prompt
+from orgthink.record.episode import (
+    CONTROLLER,
+    Episode,
+    FormatError,
+    Origin,
+    Problem,
+    Sampling,
+    Status,
+    StopReason,
+    Trace,
+)
+from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tools.agents import ROLES
+from orgthink.util.errors import UserError
 
 PROBLEM = Problem("p", "countdown", "countdown 3 4 5 = 12")
 

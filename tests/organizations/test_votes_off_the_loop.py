@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 from managed import ask, reply
+from orgthink_arena.organizations.best_of_n import BestOfN
+from orgthink_arena.organizations.pacore import Pacore
+from orgthink_arena.organizations.puppeteer import Puppeteer
+from orgthink_arena.organizations.router import Router
+from orgthink_arena.organizations.tool_orchestra import ToolOrchestra
+from orgthink_arena.organizations.workflow import Workflow
+from orgthink_arena.organizations.workflow_json import read_graph
 from registered import register
 from rule_engine import RuleEngine
 from terse import TERSE
 
-from orgthink.episode import Grade, Problem, Sampling
-from orgthink.organizations.best_of_n import BestOfN
-from orgthink.organizations.pacore import Pacore
 from orgthink.organizations.parallel import Parallel
-from orgthink.organizations.puppeteer import Puppeteer
-from orgthink.organizations.router import Router
-from orgthink.organizations.tool_orchestra import ToolOrchestra
 from orgthink.organizations.verifier_corrector import VerifierCorrector
-from orgthink.organizations.workflow import Workflow
-from orgthink.organizations.workflow_json import read_graph
+from orgthink.record.episode import Grade, Problem, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Limits

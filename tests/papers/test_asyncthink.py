@@ -10,12 +10,9 @@ from itertools import islice
 
 import pytest
 
-from orgthink.coldstart.pairs import pairs_of
-from orgthink.coldstart.structures import random_plan, render_plan
 from orgthink.credit.shared import advantages
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, FormatError, Grade, Origin, Problem, Sampling
-from orgthink.grading import grade
+from orgthink.evaluate.grading import grade
 from orgthink.grammar.actions import Answer, Fork, Join
 from orgthink.grammar.asyncthink import read
 from orgthink.measure.concurrency import concurrency
@@ -23,12 +20,15 @@ from orgthink.measure.latency import critical_path, longest_path, timeline
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.prompts import prompt
-from orgthink.recipes.registry import RECIPES
+from orgthink.record.episode import Episode, FormatError, Grade, Origin, Problem, Sampling
 from orgthink.rewards.asyncthink import AsyncThinkReward, concurrency_reward
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Task
+from orgthink.training.coldstart.pairs import pairs_of
+from orgthink.training.coldstart.structures import random_plan, render_plan
+from orgthink.training.recipes.registry import RECIPES
 from orgthink.training.rows import policy_rows, row_of
 
 COUNTDOWN = task_named("countdown")

@@ -21,13 +21,11 @@ import torch
 from orgthink.credit.shared import advantages
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Message, Origin, Problem, Sampling, Span
 from orgthink.grammar.verdict import MARKDOWN, Verdict, read_report
 from orgthink.measure.verification import judgements
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.verifier_corrector import VerifierCorrector
-from orgthink.recipes.jobs import Mars
-from orgthink.recipes.registry import RECIPES
+from orgthink.record.episode import Episode, Message, Origin, Problem, Sampling, Span
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
@@ -38,6 +36,8 @@ from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.mastered import Mastered, mask_mastered
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
+from orgthink.training.recipes.jobs import Mars
+from orgthink.training.recipes.registry import RECIPES
 from orgthink.training.rows import PolicyRow
 from orgthink.training.source import Batch, Clock
 

@@ -21,13 +21,12 @@ import pytest
 
 from orgthink.credit.shared import advantages
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
-from orgthink.errors import ToolError
 from orgthink.grammar.toolcall import CallStatus, ToolCall, read_reply, render_reply
 from orgthink.measure.accuracy import mixed
 from orgthink.measure.orchestration import calls_per_round, cost, requested_per_round, rounds, unique_tools
 from orgthink.measure.usage import replies
 from orgthink.organizations.paramanager import ParaManager
+from orgthink.record.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
@@ -39,6 +38,7 @@ from orgthink.tools.python import python_tool
 from orgthink.tools.search import search_tool
 from orgthink.tools.toolbox import TOOLS, toolbox
 from orgthink.training.rows import policy_row, row_of
+from orgthink.util.errors import ToolError
 from orgthink.view.transcript import transcript
 
 OK, PARSE_ERR, EXEC_ERR, TIMEOUT = CallStatus

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from managed import END, SOLVED, Managed, ask, program, ran, reply, told
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import CancelSource, Decision, Episode, Message, Problem, Sampling, Status, StopReason
-from orgthink.episode_json import dump, load
-from orgthink.errors import EngineError, ErrorKind, UserError
-from orgthink.failures import engine_failed
 from orgthink.grammar.toolcall import CallStatus
 from orgthink.measure.errors import error_kinds
 from orgthink.measure.people import model_seconds, people_seconds
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
+from orgthink.record.episode import CancelSource, Decision, Episode, Message, Problem, Sampling, Status, StopReason
+from orgthink.record.episode_json import dump, load
+from orgthink.record.failures import engine_failed
 from orgthink.runtime import Agent, Allow, Backing, Deny, Edit, Limits, Organization, PendingCall, Session, attempt
 from orgthink.runtime.clock import run_virtual
+from orgthink.util.errors import EngineError, ErrorKind, UserError
 
 PROBLEM = Problem("p", "asked", "main question")
 

@@ -16,8 +16,8 @@ import pytest
 
 import orgthink
 from orgthink.cli import main
-from orgthink.episode import Grade
-from orgthink.store import RunFolder
+from orgthink.record.episode import Grade
+from orgthink.record.folder import RunFolder
 
 ROOT = Path(orgthink.__file__).parent.parent
 PATIENCE = 60.0

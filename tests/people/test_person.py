@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 from managed import END, Managed, ask, program, reply
+from orgthink.training.cluster.simulation.program import ForkChild, WaitSeconds
+from orgthink.training.cluster.simulation.recorded import recorded
 from scripted_people import Answer, ScriptedPerson, ann
 
 from orgthink.api import asolve
@@ -14,15 +16,11 @@ from orgthink.cli.run import RunCommand
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import CancelSource, Episode, FormatError, Message, Origin, Problem, Sampling, Status, StopReason
-from orgthink.episode_json import dump, load
-from orgthink.errors import ErrorKind
-from orgthink.evaluation import OrganizationSpec
+from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.export.inspect_log import eval_log
 from orgthink.export.messages import turns
 from orgthink.export.perfetto import trace
 from orgthink.export.session_traces import sessions
-from orgthink.failures import engine_failed
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.measure.orchestration import cost, rounds
 from orgthink.measure.people import model_seconds, people_seconds
@@ -31,15 +29,27 @@ from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.sequential import Sequential
 from orgthink.organizations.verifier_corrector import VerifierCorrector
+from orgthink.record.episode import (
+    CancelSource,
+    Episode,
+    FormatError,
+    Message,
+    Origin,
+    Problem,
+    Sampling,
+    Status,
+    StopReason,
+)
+from orgthink.record.episode_json import dump, load
+from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.session import Session
-from orgthink.scale.simulation.program import ForkChild, WaitSeconds
-from orgthink.scale.simulation.recorded import recorded
 from orgthink.serve.usage import usage
 from orgthink.training.rows import policy_rows
+from orgthink.util.errors import ErrorKind
 from orgthink.view.layout import layout
 from orgthink.view.pack import pack
 from orgthink.view.transcript import transcript

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from orgthink.people import terminal
+from orgthink.engines import person_terminal as terminal
 
 
 def test_rows_fit_and_lose_nothing() -> None:

@@ -11,13 +11,13 @@ from typing import ClassVar
 
 from orgthink.credit import EpisodeCredit
 from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
-from orgthink.episode import Episode, Grade, Origin, Problem, Sampling
-from orgthink.evaluation import OrganizationSpec
+from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.organizations.prompts import Style, prompt
-from orgthink.recipes.jobs import Policy
+from orgthink.record.episode import Episode, Grade, Origin, Problem, Sampling
 from orgthink.rewards import EpisodeReward, Score
 from orgthink.runtime import Limits, Session
 from orgthink.tasks.task import Solution, Split
+from orgthink.training.recipes.jobs import Policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 

@@ -16,24 +16,24 @@ from safetensors.torch import load_file
 from terse import TERSE
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3ForCausalLM, Qwen3MoeConfig
 
-from orgthink.coldstart.pair_course import sft_course
-from orgthink.coldstart.pairs import Pair, write
-from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Message, StopReason
 from orgthink.grammar.solution import Proposal
 from orgthink.grammar.verdict import Report, Verdict
-from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start
+from orgthink.models.qwen3 import Qwen3, Qwen3Config
+from orgthink.models.tokenizer import Tokenizer
+from orgthink.models.trainable import LoraSettings, open_trainable
+from orgthink.record.episode import Message, StopReason
+from orgthink.record.folder import RunFolder
 from orgthink.runtime import Agent
-from orgthink.scale.sizing.configs import QWEN3_4B, QWEN3_30B_A3B
-from orgthink.store import RunFolder
 from orgthink.training.backend import EmbeddedBackend
+from orgthink.training.cluster.sizing.configs import QWEN3_4B, QWEN3_30B_A3B
+from orgthink.training.coldstart.pair_course import sft_course
+from orgthink.training.coldstart.pairs import Pair, write
 from orgthink.training.embedded import embedded
 from orgthink.training.marsrl import chain
 from orgthink.training.marsrl.growth import Growth
 from orgthink.training.marsrl.streams import STREAMS
-from orgthink.training.models import LoraSettings, open_trainable
 from orgthink.training.policy_loss import weighted
+from orgthink.training.recipes.registry import RECIPES, Training, adjusted, go_on, start
 from orgthink.training.rl import train_policy
 from orgthink.training.rollout import ProblemStream, roll_out
 from orgthink.training.rows import policy_rows

@@ -13,13 +13,13 @@ from random_model import write_random_model
 from terse import TERSE
 from test_dry_run import SMALL
 
-from orgthink.episode import Episode, FormatError, Origin
 from orgthink.grammar.toolcall import ToolCall, render_call
-from orgthink.recipes.registry import RECIPES, Training, adjusted
+from orgthink.models.trainable import open_trainable
+from orgthink.record.episode import Episode, FormatError, Origin
+from orgthink.record.folder import RunFolder
 from orgthink.rewards.asyncthink import AsyncThinkReward
-from orgthink.store import RunFolder
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.models import open_trainable
+from orgthink.training.recipes.registry import RECIPES, Training, adjusted
 from orgthink.training.rl import train_policy
 
 

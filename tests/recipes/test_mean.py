@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 from contestants import arena_file
+from orgthink_arena.contest.config import Method, Preparation, read_arena
+from orgthink_arena.contest.preparing import prepare
 from safetensors.torch import load_file, save_file
 
-from orgthink.arena.config import Method, Preparation, read_arena
-from orgthink.arena.preparing import prepare
 from orgthink.cli import main
-from orgthink.errors import UserError
-from orgthink.recipes.mean import Mean, MeanSettings
-from orgthink.store import RunFolder
+from orgthink.record.folder import RunFolder
+from orgthink.training.recipes.mean import Mean, MeanSettings
+from orgthink.util.errors import UserError
 
 HALF = torch.tensor([1.0, 2.0], dtype=torch.bfloat16)
 

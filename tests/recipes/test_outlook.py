@@ -15,12 +15,12 @@ from mars_words import Habits, WordEngine, problems_file
 from terse import TERSE
 from tiny_recipes import MARSRL
 
-from orgthink.errors import UserError
-from orgthink.recipes.jobs import Mars
-from orgthink.recipes.outlook import outlook, unnamed
-from orgthink.recipes.registry import RECIPES, adjusted
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
+from orgthink.training.recipes.jobs import Mars
+from orgthink.training.recipes.outlook import outlook, unnamed
+from orgthink.training.recipes.registry import RECIPES, adjusted
 from orgthink.training.source import Clock
+from orgthink.util.errors import UserError
 
 ROLES = (("solver",), ("verifier", "corrector"), ("solver", "verifier", "corrector"))
 

@@ -21,18 +21,18 @@ from random_model import write_random_model
 from terse import TERSE
 
 from orgthink.cli import main
-from orgthink.errors import UserError
 from orgthink.grammar.toolcall import ToolCall, render_reply
-from orgthink.recipes.jobs import Policy, Trajectories
-from orgthink.recipes.outlook import outlook, unnamed
-from orgthink.recipes.paramanager import PAPER_POOL
-from orgthink.recipes.registry import RECIPES, Training, adjusted
+from orgthink.models.trainable import open_trainable
+from orgthink.record.folder import RunFolder
 from orgthink.rewards.paramanager import ParaManagerReward
-from orgthink.scale.sizing.configs import QWEN3_4B
-from orgthink.store import RunFolder
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.models import open_trainable
+from orgthink.training.cluster.sizing.configs import QWEN3_4B
+from orgthink.training.recipes.jobs import Policy, Trajectories
+from orgthink.training.recipes.outlook import outlook, unnamed
+from orgthink.training.recipes.paramanager import PAPER_POOL
+from orgthink.training.recipes.registry import RECIPES, Training, adjusted
 from orgthink.training.rl import train_policy
+from orgthink.util.errors import UserError
 
 FROZEN = [*PAPER_POOL, "summarizer"]
 SMALL = replace(

@@ -15,19 +15,19 @@ from tiny_recipes import ASYNCTHINK, named
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from orgthink.cli import main
-from orgthink.coldstart.pairs import Pair, write
-from orgthink.coldstart.synthesis import Synthesis
 from orgthink.engines import EngineSpec
-from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.errors import UserError
-from orgthink.recipes import jobs
-from orgthink.recipes.from_model import FromModel
-from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start, training_of
-from orgthink.recipes.unchanged import require_same_problems
-from orgthink.store import RunFolder
+from orgthink.models.qwen3 import Qwen3
+from orgthink.models.trainable import LoraSettings
+from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.models import LoraSettings
-from orgthink.validation import plain, typed
+from orgthink.training.coldstart.pairs import Pair, write
+from orgthink.training.coldstart.synthesis import Synthesis
+from orgthink.training.recipes import jobs
+from orgthink.training.recipes.from_model import FromModel
+from orgthink.training.recipes.registry import RECIPES, Training, adjusted, go_on, start, training_of
+from orgthink.training.recipes.unchanged import require_same_problems
+from orgthink.util.errors import UserError
+from orgthink.util.validation import plain, typed
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from orgthink.credit.shared import SharedCredit
-from orgthink.errors import UserError
-from orgthink.recipes.registry import RECIPES, Training, adjusted, start, training_of
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.paramanager import ParaManagerReward
-from orgthink.validation import plain, typed
+from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start, training_of
+from orgthink.util.errors import UserError
+from orgthink.util.validation import plain, typed
 
 RECIPE = RECIPES["asyncthink-qwen3-countdown"]
 PLUGIN = Path(__file__).parents[1] / "plugin" / "dice.py"

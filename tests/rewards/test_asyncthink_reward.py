@@ -16,11 +16,11 @@ from random_episodes import Fork, Join, Program, Think, episode_of, programs
 from small import SUMS
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, FormatError, FormatFault, Grade, Sampling
-from orgthink.grading import grade
+from orgthink.evaluate.grading import grade
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Episode, FormatError, FormatFault, Grade, Sampling
 from orgthink.rewards.asyncthink import AsyncThinkReward, concurrency_reward
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from orgthink.coldstart.structures import Step, random_plan
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Sampling
-from orgthink.grading import grade
+from orgthink.evaluate.grading import grade
 from orgthink.measure.concurrency import concurrency
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Episode, Sampling
 from orgthink.rewards.asyncthink import concurrency_reward
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.countdown import COUNTDOWN
+from orgthink.training.coldstart.structures import Step, random_plan
 
 PROBLEM = COUNTDOWN.problem([1, 2, 3, 4, 5], 10)
 RIGHT = "1 + 4 + 5 ; 2 + 3 + 5 ; 1 + 2 + 3 + 4 ; 5 * 4 / 2"

@@ -26,8 +26,8 @@ from manager_episodes import (
     tool,
 )
 
-from orgthink.episode import Episode, Grade
 from orgthink.grammar.toolcall import CallStatus, CallTags, Response, ToolCall, render_reply, render_responses
+from orgthink.record.episode import Episode, Grade
 from orgthink.rewards.paramanager import ParaManagerReward, ParaManagerScore
 
 PAPER = ParaManagerReward()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orgthink.engines.engine import Chunk, Context, EngineError
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Problem, Sampling
+from orgthink.record.episode import Episode, Problem, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Limits

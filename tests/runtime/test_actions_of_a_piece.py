@@ -9,10 +9,10 @@ import pytest
 
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import EdgeKind, Episode, FormatError, Problem, Sampling, Status, StopReason
-from orgthink.integrity import require_integrity
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import EdgeKind, Episode, FormatError, Problem, Sampling, Status, StopReason
+from orgthink.record.integrity import require_integrity
 from orgthink.runtime import Backing, Budget, Limits, attempt
 from orgthink.runtime.clock import run_virtual
 

@@ -8,10 +8,10 @@ import pytest
 from scripts import play, words
 
 from orgthink.engines.scripted import Turn
-from orgthink.episode import StopReason
 from orgthink.grammar.actions import Fork
 from orgthink.grammar.asyncthink import organizer_scanner
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import StopReason
 from orgthink.runtime.budget import Limits
 
 

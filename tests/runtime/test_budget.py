@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scripts import play, words
 
 from orgthink.engines.scripted import Turn
-from orgthink.episode import FormatError, Status, StopReason
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.sequential import Sequential
+from orgthink.record.episode import FormatError, Status, StopReason
 from orgthink.runtime import budget
 from orgthink.runtime.budget import TURNS, Account, Budget, BudgetExhausted, Limits
 from orgthink.runtime.result import Result

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, pieces
-from orgthink.episode import Episode, Problem, Sampling
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Episode, Problem, Sampling
 from orgthink.runtime import Backing, Budget, Limits, attempt
 from orgthink.runtime.clock import run_virtual
 

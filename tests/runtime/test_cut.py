@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orgthink.engines.scripted import ScriptedEngine
-from orgthink.episode import Sampling
+from orgthink.record.episode import Sampling
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.budget import Account, Budget
 

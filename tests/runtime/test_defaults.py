@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from orgthink.engines.engine import Chunk, Context, Engine, FinishReason, StreamDropped
-from orgthink.episode import Message, Problem, Sampling
 from orgthink.grammar.actions import Answer, Event, Scanner
+from orgthink.record.episode import Message, Problem, Sampling
 from orgthink.runtime import Backing, Session, attempt
 from orgthink.runtime.clock import run_virtual
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from orgthink.cli.lanes import Story
 from orgthink.engines.engine import Chunk, Context, EngineError, StreamDropped
 from orgthink.engines.scripted import ScriptedEngine, Turn, pieces
-from orgthink.episode import Episode, Problem, Sampling, Status, StopReason, Trace
 from orgthink.grammar.actions import Return
 from orgthink.grammar.asyncthink import worker_scanner
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Episode, Problem, Sampling, Status, StopReason, Trace
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Budget, Limits

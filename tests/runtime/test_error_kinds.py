@@ -8,13 +8,13 @@ import pytest
 from scripts import play
 
 from orgthink.engines.scripted import Turn
-from orgthink.episode import Episode, Exhausted, Status, StopReason
-from orgthink.episode_json import dump, load
-from orgthink.errors import ErrorKind, Failure, ToolError
 from orgthink.measure.errors import error_kinds
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Episode, Exhausted, Status, StopReason
+from orgthink.record.episode_json import dump, load
 from orgthink.runtime.budget import Account, Budget, BudgetExhausted, Limits
 from orgthink.runtime.result import Result
+from orgthink.util.errors import ErrorKind, Failure, ToolError
 
 FORK = "<FORK-1> one </FORK-1> <JOIN-1>"
 

@@ -10,9 +10,9 @@ from scripts import PROBLEM, RecordingEngine, play, words
 
 from orgthink.engines.engine import Chunk, Context, EngineUnavailable
 from orgthink.engines.scripted import Turn, UnexpectedRequest
-from orgthink.episode import CancelSource, FormatError, Sampling, Status, StopReason
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.sequential import Sequential
+from orgthink.record.episode import CancelSource, FormatError, Sampling, Status, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits

@@ -9,8 +9,8 @@ import re
 from scripts import play, words
 
 from orgthink.engines.scripted import Turn
-from orgthink.episode import CONTROLLER, Message, Origin, Status, StopReason
 from orgthink.measure.latency import critical_path, longest_path
+from orgthink.record.episode import CONTROLLER, Message, Origin, Status, StopReason
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.result import Result
 

@@ -9,9 +9,9 @@ import pytest
 
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, FormatError, Sampling, StopReason
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Episode, FormatError, Sampling, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits

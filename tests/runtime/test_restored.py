@@ -8,9 +8,9 @@ import pytest
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.engines.seeds import advance_seed
-from orgthink.episode import Episode, Message, Problem, Sampling, Status, StopReason, Trace
-from orgthink.episode_json import dump, load
 from orgthink.measure.latency import critical_path, longest_path
+from orgthink.record.episode import Episode, Message, Problem, Sampling, Status, StopReason, Trace
+from orgthink.record.episode_json import dump, load
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from scripts import play, words
 
 from orgthink.engines.scripted import Turn, pieces
-from orgthink.episode import CancelSource, Origin, Status, StopReason
 from orgthink.grammar.actions import Fork, Join
 from orgthink.grammar.asyncthink import organizer_scanner
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
+from orgthink.record.episode import CancelSource, Origin, Status, StopReason
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.result import Result
 

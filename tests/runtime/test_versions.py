@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Origin, Problem, Sampling
 from orgthink.organizations.sequential import Sequential
+from orgthink.record.episode import Origin, Problem, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_virtual

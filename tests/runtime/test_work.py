@@ -8,11 +8,11 @@ import pytest
 from scripts import play, words
 
 from orgthink.engines.scripted import Turn
-from orgthink.episode import CancelSource, EdgeKind, Status, StopReason
-from orgthink.errors import Failure
 from orgthink.organizations.parallel import Parallel
+from orgthink.record.episode import CancelSource, EdgeKind, Status, StopReason
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.result import Result
+from orgthink.util.errors import Failure
 
 
 class Caller:

@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from orgthink.scale.simulation.engine import EngineModel
-from orgthink.scale.simulation.program import AgentProgram, DecodeTokens, ForkChild, JoinChild, ReadTokens, WaitSeconds
+from orgthink.training.cluster.simulation.engine import EngineModel
+from orgthink.training.cluster.simulation.program import (
+    AgentProgram,
+    DecodeTokens,
+    ForkChild,
+    JoinChild,
+    ReadTokens,
+    WaitSeconds,
+)
 
 
 def critical_path(program: AgentProgram) -> int:

@@ -6,23 +6,23 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from orgthink_arena.searches.router_bank import BankSettings, RouterBank
 from registered import register
 
-from orgthink.baselines.router_bank import BankSettings, RouterBank
 from orgthink.cli import main
+from orgthink.cli.size import ROWS
 from orgthink.engines import EngineSpec
-from orgthink.episode import Sampling
-from orgthink.errors import UserError
-from orgthink.evaluation import RoleSpec
-from orgthink.recipes import registry as recipes
-from orgthink.recipes.jobs import Reinforced
-from orgthink.scale.sizing.command import ROWS
-from orgthink.scale.sizing.configs import config_of
-from orgthink.scale.sizing.hardware import ACCELERATORS, Cluster
-from orgthink.scale.sizing.recipe import PAPERS, model_of, require_training
-from orgthink.scale.sizing.setup import Setup
-from orgthink.scale.sizing.sweep import assumptions, plans
-from orgthink.scale.sizing.work import Work
+from orgthink.evaluate.evaluation import RoleSpec
+from orgthink.record.episode import Sampling
+from orgthink.training.cluster.sizing.configs import config_of
+from orgthink.training.cluster.sizing.hardware import ACCELERATORS, Cluster
+from orgthink.training.cluster.sizing.recipe import PAPERS, model_of, require_training
+from orgthink.training.cluster.sizing.setup import Setup
+from orgthink.training.cluster.sizing.sweep import assumptions, plans
+from orgthink.training.cluster.sizing.work import Work
+from orgthink.training.recipes import registry as recipes
+from orgthink.training.recipes.jobs import Reinforced
+from orgthink.util.errors import UserError
 
 H100 = ACCELERATORS["h100"]
 PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orgthink.scale.sizing.configs import known_models
-from orgthink.scale.sizing.hardware import ACCELERATORS, Cluster
-from orgthink.scale.sizing.memory import GIB, fitting, memory
-from orgthink.scale.sizing.plan import Plan
-from orgthink.scale.sizing.seconds import seconds
-from orgthink.scale.sizing.setup import Setup
-from orgthink.scale.sizing.shape import Model
-from orgthink.scale.sizing.work import Work
+from orgthink.training.cluster.sizing.configs import known_models
+from orgthink.training.cluster.sizing.hardware import ACCELERATORS, Cluster
+from orgthink.training.cluster.sizing.memory import GIB, fitting, memory
+from orgthink.training.cluster.sizing.plan import Plan
+from orgthink.training.cluster.sizing.seconds import seconds
+from orgthink.training.cluster.sizing.setup import Setup
+from orgthink.training.cluster.sizing.shape import Model
+from orgthink.training.cluster.sizing.work import Work
 
 H100 = ACCELERATORS["h100"]
 

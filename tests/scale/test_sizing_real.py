@@ -11,15 +11,15 @@ from tiny_policy import TINY
 from tiny_recipes import ASYNCTHINK, PARAMANAGER
 
 from orgthink.engines.local.cache import Block
-from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
-from orgthink.episode import Origin
-from orgthink.recipes import registry as recipes
-from orgthink.recipes.jobs import Reinforced
-from orgthink.scale.sizing.configs import QWEN3_4B, config_of, known_models
-from orgthink.scale.sizing.recipe import model_of, most_sampled, work_of
-from orgthink.scale.sizing.shape import Model
-from orgthink.scale.sizing.work import Work
+from orgthink.models.qwen3 import Qwen3, Qwen3Config
+from orgthink.record.episode import Origin
+from orgthink.training.cluster.sizing.configs import QWEN3_4B, config_of, known_models
+from orgthink.training.cluster.sizing.recipe import model_of, most_sampled, work_of
+from orgthink.training.cluster.sizing.shape import Model
+from orgthink.training.cluster.sizing.work import Work
 from orgthink.training.embedded import sampler
+from orgthink.training.recipes import registry as recipes
+from orgthink.training.recipes.jobs import Reinforced
 from orgthink.training.rollout import ProblemStream, roll_out
 from orgthink.training.rows import policy_rows
 

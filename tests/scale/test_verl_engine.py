@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Message, Origin, Sampling, Span
-from orgthink.scale.verl.engine import VerlEngine
+from orgthink.models.tokenizer import Tokenizer
+from orgthink.record.episode import Message, Origin, Sampling, Span
+from orgthink.training.cluster.verl.engine import VerlEngine
 
 FOLDER = TemporaryDirectory()
 MODEL = tiny_model(Path(FOLDER.name), context=1024)
@@ -92,7 +92,7 @@ def tokens(chunks: list[Chunk]) -> list[int]:
 def test_however_it_is_cut_the_output_is_the_same(stretch: int, most: int, pauses: list[int], signals: set[str]):
     from unittest.mock import patch
 
-    with patch("orgthink.scale.verl.engine.PAUSED", 0):
+    with patch("orgthink.training.cluster.verl.engine.PAUSED", 0):
         client = Told((*TEXT, EOS), len(context().token_ids), sorted(pauses))
         chunks = said_by(client, Sampling(most, stop=("<JOIN-1>",)), stretch=stretch, signals=tuple(signals))
     stop = TEXT.index(TOKENIZER.id_of("<JOIN-1>")) + 1

@@ -16,15 +16,15 @@ from tiny_recipes import ASYNCTHINK, MARSRL, PARAMANAGER, named
 
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
-from orgthink.episode import Sampling
-from orgthink.errors import UserError
-from orgthink.evaluation import RoleSpec
-from orgthink.recipes.jobs import Job, Mars, Policy
-from orgthink.recipes.registry import RECIPES, Training, adjusted, start
-from orgthink.scale.verl import launch
-from orgthink.scale.verl.launch import require, settings
-from orgthink.scale.verl.placement import Placement, placement_of
-from orgthink.training.models import LoraSettings
+from orgthink.evaluate.evaluation import RoleSpec
+from orgthink.models.trainable import LoraSettings
+from orgthink.record.episode import Sampling
+from orgthink.training.cluster.verl import launch
+from orgthink.training.cluster.verl.launch import require, settings
+from orgthink.training.cluster.verl.placement import Placement, placement_of
+from orgthink.training.recipes.jobs import Job, Mars, Policy
+from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start
+from orgthink.util.errors import UserError
 
 CPU = Placement(device="cpu")
 MODEL = {"model": str(TINY)}
@@ -122,7 +122,7 @@ def test_settings_of_a_job():
     assert told["+orgthink.run"] == str(Path("run").resolve())
     assert of(POLICY)["actor_rollout_ref.actor.use_kl_loss"] == "False"
     modules = told["+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES"]
-    assert modules == "'orgthink.scale.verl.cpu,orgthink.scale.verl.trainer'"
+    assert modules == "'orgthink.training.cluster.verl.cpu,orgthink.training.cluster.verl.trainer'"
 
 
 def test_settings_of_a_cluster():

@@ -14,13 +14,13 @@ pytest.importorskip("uvicorn")
 from rule_engine import RuleEngine
 
 from orgthink.engines.engine import Chunk, Context
-from orgthink.episode import Sampling
 from orgthink.organizations.parallel import Parallel
+from orgthink.record.episode import Sampling
+from orgthink.record.folder import RunFolder
 from orgthink.runtime import Backing, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.serve.app import application
 from orgthink.serve.episodes import Served, ServedEpisodes
-from orgthink.store import RunFolder
 
 EACH = 0.01
 """Virtual seconds of a token."""

@@ -17,16 +17,16 @@ pytest.importorskip("uvicorn")
 from random_episodes import Program, random_program, script_of
 from serve.test_serve import Server, organizer, serving
 
-from orgthink import redaction
 from orgthink.engines.scripted import ScriptedEngine
-from orgthink.episode import Problem, Sampling
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Problem, Sampling
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import Budget
 from orgthink.runtime.clock import run_virtual
 from orgthink.serve import live
 from orgthink.serve.live import RUNNING, Running
+from orgthink.util import redaction
 from orgthink.view import live_page
 from orgthink.view.pack import pack
 

@@ -15,7 +15,7 @@ pytest.importorskip("uvicorn")
 from serve.test_serve import Server, organizer, serving
 
 from orgthink.engines.engine import EngineError
-from orgthink.episode import Message
+from orgthink.record.episode import Message
 from orgthink.serve import responses
 from orgthink.serve.question import RequestError
 

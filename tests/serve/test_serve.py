@@ -20,21 +20,21 @@ from rule_engine import RuleEngine
 pytest.importorskip("uvicorn")
 from starlette.applications import Starlette
 
-from orgthink import redaction
 from orgthink.cli import main
 from orgthink.engines.engine import Chunk, ContextFull, Engine, EngineError, FinishReason
-from orgthink.episode import Billed, CancelSource, Message, Problem, Sampling, StopReason
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.sequential import Sequential
+from orgthink.record.episode import Billed, CancelSource, Message, Problem, Sampling, StopReason
+from orgthink.record.folder import RunFolder
 from orgthink.runtime import Backing, Limits
 from orgthink.serve import chat, connection, responses
 from orgthink.serve.app import LARGEST, application
 from orgthink.serve.episodes import Served, ServedEpisodes
 from orgthink.serve.lanes import Lanes
 from orgthink.serve.question import RequestError
-from orgthink.store import RunFolder
+from orgthink.util import redaction
 
 FORKS = "<FORK-1> count </FORK-1> then <JOIN-1>"
 ASK = {"messages": [{"role": "user", "content": "How many?"}]}

@@ -8,8 +8,9 @@ from typing import TextIO
 
 import pytest
 
-from orgthink.errors import ToolError
-from orgthink.tasks import isolated, math_verifier
+from orgthink.tasks import math_verifier
+from orgthink.util import isolated
+from orgthink.util.errors import ToolError
 
 RIGHT, WRONG = ["x+1", "1+x"], ["x+1", "x+2"]
 
@@ -53,7 +54,7 @@ def test_an_answer_to_another_question_is_an_error_and_ends_the_process() -> Non
 def module(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> isolated.IsolatedProcess:
     """The process of a module that is written for a test. Its questions are answered by `answer`."""
     name = f"isolated_{folder.name.replace('-', '_')}"
-    (folder / f"{name}.py").write_text(f"from orgthink.tasks.isolated import processor_seconds, serve\n{source}")
+    (folder / f"{name}.py").write_text(f"from orgthink.util.isolated import processor_seconds, serve\n{source}")
     monkeypatch.syspath_prepend(str(folder))
     return isolated.IsolatedProcess(name)
 

@@ -13,16 +13,16 @@ from math_pairs import COPIED, OTHER_FORMS, SPELLINGS, TRICKS, TUPLES
 from models import tiny_model
 
 from orgthink.cli import main
-from orgthink.episode import Episode, Grade, Problem, Trace
-from orgthink.errors import ToolError, UserError
-from orgthink.grading import awaits_grade, grade_or_keep
-from orgthink.registry import absolute
-from orgthink.store import RunFolder
+from orgthink.evaluate.grading import awaits_grade, grade_or_keep
+from orgthink.record.episode import Episode, Grade, Problem, Trace
+from orgthink.record.folder import RunFolder
 from orgthink.tasks import TASKS, math_verifier, task_named
-from orgthink.tasks.isolated import IsolatedProcess, ProcessEnded
 from orgthink.tasks.math import MATH, Math
 from orgthink.tasks.math_answer import LONGEST, canonical, final, is_same
 from orgthink.tasks.vote import vote
+from orgthink.util.errors import ToolError, UserError
+from orgthink.util.isolated import IsolatedProcess, ProcessEnded
+from orgthink.util.registry import absolute
 
 FILE = Path(__file__).parents[1] / "data" / "deepscaler.jsonl"
 ROWS = [json.loads(line) for line in FILE.read_text().splitlines()]

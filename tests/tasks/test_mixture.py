@@ -14,10 +14,10 @@ from small import ONE, SMALL, SUMS, TASK, TASK_OF_ONE, TASK_OF_SUMS
 from terse import TERSE
 
 from orgthink.cli import main
-from orgthink.errors import UserError
 from orgthink.tasks import task_named
 from orgthink.tasks.mixture import TaskMixture
 from orgthink.tasks.sudoku import SUDOKU
+from orgthink.util.errors import UserError
 
 PARTS = (SUMS, SMALL, ONE, SUDOKU)
 

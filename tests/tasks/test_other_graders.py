@@ -12,10 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 from model_answers import ENDINGS, LETTER_LINES, LETTER_SENTENCES, LINES, OPTIONS, ModelAnswer, letters, mathematics
+from orgthink_arena.tasks.bench.letters import CHOICES
+from orgthink_arena.tasks.bench.mathematics import MATHEMATICS
 
-from orgthink.episode import Problem
-from orgthink.tasks.bench.letters import CHOICES
-from orgthink.tasks.bench.mathematics import MATHEMATICS
+from orgthink.record.episode import Problem
 
 pytestmark = pytest.mark.clients
 

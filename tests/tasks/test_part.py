@@ -13,13 +13,13 @@ from small import ONE, SUMS, TASK_OF_ONE, TASK_OF_SUMS, Sums
 from terse import TERSE
 
 from orgthink.cli import main
-from orgthink.episode import Problem
-from orgthink.errors import UserError
-from orgthink.evaluation import distinct
+from orgthink.evaluate.evaluation import distinct
+from orgthink.record.episode import Problem
 from orgthink.tasks import task_named
 from orgthink.tasks.part import MAX_PARTS, Part
 from orgthink.tasks.sudoku import SUDOKU
 from orgthink.tasks.task import Split
+from orgthink.util.errors import UserError
 
 WHOLES = (TASK_OF_SUMS, TASK_OF_ONE, "sudoku", f"{TASK_OF_SUMS}+{TASK_OF_ONE}")
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orgthink.cli import main
-from orgthink.errors import UserError
-from orgthink.redaction import redact
 from orgthink.tasks import task_named
 from orgthink.tasks.parts import Shape
+from orgthink.util.errors import UserError
+from orgthink.util.redaction import redact
 
 sizes = st.tuples(st.integers(1, 12), st.integers(1, 6), st.integers(0, 3))
 

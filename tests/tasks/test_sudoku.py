@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink.errors import UserError
 from orgthink.tasks import task_named
 from orgthink.tasks.sudoku import HOLES, SUDOKU, is_valid, read, render
 from orgthink.tasks.vote import vote
+from orgthink.util.errors import UserError
 
 CLUES = [[1, 0, 0, 4], [0, 4, 1, 0], [2, 0, 4, 0], [0, 0, 0, 1]]
 GRID = [[1, 2, 3, 4], [3, 4, 1, 2], [2, 1, 4, 3], [4, 3, 2, 1]]

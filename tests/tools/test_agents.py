@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Message, Problem, Sampling, Status, StopReason
-from orgthink.errors import Failure, UserError
+from orgthink.record.episode import Episode, Message, Problem, Sampling, Status, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, BudgetExhausted, Limits
@@ -27,6 +26,7 @@ from orgthink.tools.agents import SAMPLES, agents, code_in
 from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import Desk, FunctionTool, Tool, editable_call, status_of
 from orgthink.tools.toolbox import FINAL, TOOLS, Suite, described, listed, pool_text, resources, toolbox
+from orgthink.util.errors import Failure, UserError
 
 PROBLEM = Problem("p", "countdown", "countdown 3 4 5 = 12")
 PRICES = str(Path(__file__).parents[1] / "data" / "prices")

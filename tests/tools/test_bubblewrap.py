@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from orgthink.episode import Status
-from orgthink.errors import Failure, UserError
+from orgthink.record.episode import Status
 from orgthink.tools import bubblewrap as room
 from orgthink.tools import processes, seccomp
 from orgthink.tools.program import ending, unindented
 from orgthink.tools.python import python_tool
 from orgthink.tools.sandbox import Bubblewrap, runner_named
 from orgthink.tools.sandbox_fusion import SandboxFusion
+from orgthink.util.errors import Failure, UserError
 
 
 async def test_no_more_than_so_many_at_once():

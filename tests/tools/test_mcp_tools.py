@@ -17,15 +17,15 @@ from typing import Any, ClassVar
 import pytest
 
 from orgthink.engines.scripted import ScriptedEngine
-from orgthink.episode import Problem, Sampling, Status, StopReason
-from orgthink.errors import Failure, UserError
 from orgthink.grammar.toolcall import CallStatus
+from orgthink.record.episode import Problem, Sampling, Status, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.tools.mcp import McpTool, mcp_tools
 from orgthink.tools.tool import Desk, Tool, status_of
+from orgthink.util.errors import Failure, UserError
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 PROBLEM = Problem("p", "arithmetic", "The question.")

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from loopback import Exchange
 
-from orgthink.errors import Failure, ToolError, UserError
-from orgthink.http import RetryPolicy
 from orgthink.tools.passages import Passage
 from orgthink.tools.retriever_client import RetrieverClient
 from orgthink.tools.search import look_up, retriever_named
+from orgthink.util.errors import Failure, ToolError, UserError
+from orgthink.util.http import RetryPolicy
 
 QUICK = RetryPolicy(read=60, attempts=3, first_delay=0.01)
 HASTY = RetryPolicy(read=1.0, attempts=3, first_delay=0.01)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from loopback import Exchange
 
-from orgthink.episode import Status
-from orgthink.errors import Failure
-from orgthink.http import RetryPolicy
+from orgthink.record.episode import Status
 from orgthink.tools.sandbox_fusion import LARGEST, SandboxFusion
+from orgthink.util.errors import Failure
+from orgthink.util.http import RetryPolicy
 
 Play = Callable[[Exchange], Awaitable[None]]
 

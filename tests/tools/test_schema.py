@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
 
-from orgthink.errors import UserError
 from orgthink.tools import schema as module
 from orgthink.tools.schema import Parameters, json_values
+from orgthink.util.errors import UserError
 
 
 async def search(

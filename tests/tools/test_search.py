@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink.errors import Failure, UserError
 from orgthink.runtime.clock import run_virtual
 from orgthink.tools.corpus import Corpus, corpus, read_passages
 from orgthink.tools.dense import DenseIndex
 from orgthink.tools.passages import Passage, Retriever
 from orgthink.tools.search import NOTHING, look_up, retriever_named, search_tool
+from orgthink.util.errors import Failure, UserError
 
 TEXTS = (
     "The ferry to Aland leaves at 9:40. It costs 12 crowns.",

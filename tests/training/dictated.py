@@ -13,9 +13,9 @@ from safetensors.torch import save_file
 
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.local.sampling import GAMMA
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Origin, Sampling
-from orgthink.training.models import open_trainable
+from orgthink.models.tokenizer import Tokenizer
+from orgthink.models.trainable import open_trainable
+from orgthink.record.episode import Origin, Sampling
 
 Writer = Callable[[str, Random], str]
 """What an agent that saw a text says next, by luck."""

@@ -14,7 +14,7 @@ from engines.models import random_model
 from hypothesis import strategies as st
 from torch import Tensor
 
-from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
+from orgthink.models.qwen3 import Qwen3, Qwen3Config
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rows import PolicyRow
 

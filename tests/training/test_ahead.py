@@ -26,17 +26,16 @@ from tiny_policy import TINY
 
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, StopReason, Trace
-from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec
-from orgthink.guard import is_storable
+from orgthink.evaluate.evaluation import OrganizationSpec
+from orgthink.models.qwen3 import Qwen3
 from orgthink.organizations import ORGANIZATIONS
+from orgthink.record.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, StopReason, Trace
+from orgthink.record.folder import RunFolder
+from orgthink.record.guard import is_storable
 from orgthink.rewards.asyncthink import AsyncThinkScore
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.session import Session
-from orgthink.store import RunFolder
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import Split
 from orgthink.training import checkpoint
@@ -51,6 +50,7 @@ from orgthink.training.rows import PolicyRow
 from orgthink.training.source import Batch, Clock
 from orgthink.training.source_state import load_state
 from orgthink.training.staleness import Staleness
+from orgthink.util.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 

@@ -25,11 +25,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from orgthink.engines.engine import Context
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.scripted import ScriptedEngine
-from orgthink.episode import Episode, Origin, Sampling, Span
-from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec
+from orgthink.evaluate.evaluation import OrganizationSpec
+from orgthink.models.qwen3 import Qwen3
+from orgthink.record.episode import Episode, Origin, Sampling, Span
 from orgthink.runtime.budget import Limits
 from orgthink.training import checkpoint as checkpoints
 from orgthink.training import logprobs
@@ -38,6 +37,7 @@ from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weight
 from orgthink.training.rollout import ProblemStream, Rollout, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows, untrained
 from orgthink.training.staleness import Staleness
+from orgthink.util.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 

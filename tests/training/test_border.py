@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from orgthink.credit import AgentWork, EpisodeCredit
-from orgthink.episode import Episode, Problem, Trace
-from orgthink.errors import UserError
+from orgthink.record.episode import Episode, Problem, Trace
 from orgthink.rewards import Score
 from orgthink.training.border import advantages_of, number, score_of
+from orgthink.util.errors import UserError
 
 EPISODE = Episode("p|o|0", Problem("p", "t", "?"), "o", 1, (Trace("root", "root", None, ()),))
 GROUPS = {"p": {"p|o|0": 1.0, "p|o|1": 0.0}}

@@ -22,9 +22,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim import Optimizer
 
 from orgthink.engines.scripted import ScriptedEngine
+from orgthink.models.trainable import LoraSettings, open_trainable
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend, Signals
-from orgthink.training.models import LoraSettings, open_trainable
 from orgthink.training.policy_loss import PolicyLoss, weighted
 from orgthink.training.rows import PolicyRow
 from orgthink.training.sft import Course, SftSettings, _optimizer, _step

@@ -13,10 +13,10 @@ from tiny_policy import TINY
 from tiny_recipes import named
 
 import orgthink
-from orgthink.errors import UserError
-from orgthink.store import RunFolder
+from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.interrupt import STOP
+from orgthink.util.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 

@@ -28,36 +28,36 @@ from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec, opening
 from orgthink.engines.engine import EngineUnavailable
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.scripted import ScriptedEngine
-from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, Trace
-from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec, RoleSpec
+from orgthink.evaluate.evaluation import OrganizationSpec, RoleSpec
+from orgthink.evaluate.presets import preset_of
 from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
 from orgthink.measure.accuracy import mixed
 from orgthink.measure.usage import sampled_tokens
+from orgthink.models.qwen3 import Qwen3
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.presets import preset_of
-from orgthink.recipes.registry import RECIPES, Training, adjusted
+from orgthink.record.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, Trace
+from orgthink.record.folder import RunFolder
 from orgthink.rewards.asyncthink import AsyncThinkReward, AsyncThinkScore
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.rewards.subtasks import SubtaskReward
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.session import Session
-from orgthink.store import RunFolder
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import Split
 from orgthink.training import checkpoint, frozen
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.episodes import Episodes, require_version
 from orgthink.training.metrics import rollout_metrics
+from orgthink.training.recipes.registry import RECIPES, Training, adjusted
 from orgthink.training.rl import train_policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.training.rows import policy_rows
 from orgthink.training.source import Batch, Clock
-from orgthink.validation import plain, typed
+from orgthink.util.errors import UserError
+from orgthink.util.validation import plain, typed
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 

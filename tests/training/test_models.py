@@ -8,9 +8,9 @@ import torch
 from architectures import tiny
 from transformers import AutoModelForCausalLM
 
-from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.errors import UserError
-from orgthink.training.models import HuggingFaceModel, LoraSettings, open_trainable
+from orgthink.models.qwen3 import Qwen3
+from orgthink.models.trainable import HuggingFaceModel, LoraSettings, open_trainable
+from orgthink.util.errors import UserError
 
 LORA = LoraSettings(rank=4, alpha=8.0)
 pytestmark = pytest.mark.filterwarnings("ignore:The following (rank|alpha)_pattern")  # peft, about Mixtral's experts

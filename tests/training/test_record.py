@@ -14,14 +14,14 @@ from tiny_policy import TINY
 from tiny_recipes import ASYNCTHINK, MARSRL, TERSE
 
 from orgthink.cli import main, view
-from orgthink.episode import Episode
-from orgthink.episode_json import dump
-from orgthink.evaluation import OrganizationSpec
-from orgthink.recipes.jobs import Policy
-from orgthink.recipes.registry import Training, go_on, start
+from orgthink.evaluate.evaluation import OrganizationSpec
+from orgthink.record.episode import Episode
+from orgthink.record.episode_json import dump
+from orgthink.record.folder import RunFolder
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.budget import Limits
-from orgthink.store import RunFolder
+from orgthink.training.recipes.jobs import Policy
+from orgthink.training.recipes.registry import Training, go_on, start
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 

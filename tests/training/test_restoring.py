@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("torch")
 
 from orgthink.cli.resuming import written
-from orgthink.errors import UserError
-from orgthink.store import RunFolder
+from orgthink.record.folder import RunFolder
 from orgthink.training.checkpoint import OtherSetup, restored
+from orgthink.util.errors import UserError
 
 
 def test_only_a_damaged_checkpoint_gives_way_to_an_older_one(tmp_path: Path) -> None:

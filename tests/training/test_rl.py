@@ -30,30 +30,30 @@ from tiny_recipes import named
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, FormatError, Problem, Sampling
-from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec, RoleSpec
-from orgthink.grading import grade
+from orgthink.evaluate.evaluation import OrganizationSpec, RoleSpec
+from orgthink.evaluate.grading import grade
 from orgthink.measure.usage import sampled_tokens
-from orgthink.recipes.jobs import Policy
-from orgthink.recipes.registry import Training, go_on, start
+from orgthink.models.qwen3 import Qwen3
+from orgthink.models.trainable import ADAPTER, LoraSettings, say_made_for
+from orgthink.record.episode import Episode, FormatError, Problem, Sampling
+from orgthink.record.folder import RunFolder
 from orgthink.rewards.asyncthink import AsyncThinkReward, AsyncThinkScore
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.store import RunFolder
 from orgthink.tasks import task_named
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend, Signals
 from orgthink.training.episodes import Episodes, grouped, require_version, whole_groups
-from orgthink.training.models import ADAPTER, LoraSettings, say_made_for
 from orgthink.training.policy_loss import PolicyLoss
+from orgthink.training.recipes.jobs import Policy
+from orgthink.training.recipes.registry import Training, go_on, start
 from orgthink.training.rl import train_policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import ProblemStream, Rollout, roll_out
 from orgthink.training.rows import PolicyRow
 from orgthink.training.update import minibatches, require_ratios
+from orgthink.util.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 

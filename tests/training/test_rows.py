@@ -13,8 +13,8 @@ from random_episodes import random_program, script_of
 
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Origin, Sampling, Span, Trace
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Episode, Origin, Sampling, Span, Trace
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits

@@ -12,15 +12,15 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
-from orgthink.errors import UserError
-from orgthink.store import RunFolder
+from orgthink.models.qwen3 import Qwen3, Qwen3Config
+from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint, sft
 from orgthink.training.batches import Cursor, batches, collate, in_one_go
 from orgthink.training.losses import cross_entropy_sum
 from orgthink.training.parts import add_gradients
 from orgthink.training.rows import Row
 from orgthink.training.sft import Course, SftSettings, train
+from orgthink.util.errors import UserError
 
 CONFIG = Qwen3Config(16, 32, 32, 1, 1, 1, 32, 64)
 SETTINGS = SftSettings(steps=12, warmup=2, batch_tokens=400, save_every=4, learning_rate=1e-2)

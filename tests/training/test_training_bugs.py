@@ -17,15 +17,14 @@ from tiny_policy import TINY
 from orgthink.credit.shared import SharedCredit
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.episode import Episode, Grade, Message, Problem, Sampling
-from orgthink.errors import ToolError, UserError
-from orgthink.evaluation import OrganizationSpec
+from orgthink.evaluate.evaluation import OrganizationSpec
+from orgthink.models.qwen3 import Qwen3
 from orgthink.organizations import ORGANIZATIONS
+from orgthink.record.episode import Episode, Grade, Message, Problem, Sampling
+from orgthink.record.folder import RunFolder
 from orgthink.rewards import Score
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.session import Session
-from orgthink.store import RunFolder
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import Solution, Split
 from orgthink.training.backend import EmbeddedBackend
@@ -33,6 +32,7 @@ from orgthink.training.episodes import Episodes
 from orgthink.training.rl import train_policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import ProblemStream, Rollout, roll_out
+from orgthink.util.errors import ToolError, UserError
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 

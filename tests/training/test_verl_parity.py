@@ -19,8 +19,8 @@ from torch.nn.utils.rnn import pad_sequence
 from verl.trainer.ppo.core_algos import agg_loss, compute_policy_loss_gspo, compute_policy_loss_vanilla, kl_penalty
 from verl.workers.config import FSDPActorConfig
 
-from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.scripted import ScriptedEngine
+from orgthink.models.qwen3 import Qwen3
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights, weighted
 from orgthink.training.rows import PolicyRow

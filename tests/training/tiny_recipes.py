@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from orgthink.evaluation import OrganizationSpec
-from orgthink.recipes.jobs import Mars, Policy
+from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.budget import Limits
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
+from orgthink.training.recipes.jobs import Mars, Policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orgthink.episode import Episode
+from orgthink.record.episode import Episode
 
 FLAGS = (
     "--headless=new",

@@ -10,10 +10,10 @@ import pytest
 import sample
 from browser import Page, start_chromium
 
-from orgthink.episode import Edge, EdgeKind, Episode, FormatError, FormatFault, Origin, Problem, Span, Trace
 from orgthink.measure.columns import columns
 from orgthink.measure.latency import critical_path
 from orgthink.measure.summary import summarise
+from orgthink.record.episode import Edge, EdgeKind, Episode, FormatError, FormatFault, Origin, Problem, Span, Trace
 from orgthink.view import render
 from orgthink.view.layout import layout
 

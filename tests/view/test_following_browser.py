@@ -11,7 +11,7 @@ import sample
 from browser import Page, start_chromium
 from test_growing import EPISODES, following, grow, training
 
-from orgthink.store import RunFolder
+from orgthink.record.folder import RunFolder
 
 pytestmark = pytest.mark.browser
 

@@ -21,11 +21,11 @@ import sample
 
 from orgthink.cli import main
 from orgthink.cli.following import Following
-from orgthink.episode import Episode
-from orgthink.episode_json import dump
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
-from orgthink.store import RunFolder
+from orgthink.record.episode import Episode
+from orgthink.record.episode_json import dump
+from orgthink.record.folder import RunFolder
 from orgthink.view import growing
 from orgthink.view.growing import POINTS, Growing
 

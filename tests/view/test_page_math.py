@@ -11,7 +11,7 @@ import pytest
 import sample
 from browser import Page, start_chromium
 
-from orgthink.episode import Episode, Origin, Problem, Span, Trace
+from orgthink.record.episode import Episode, Origin, Problem, Span, Trace
 from orgthink.view import render
 
 pytestmark = pytest.mark.browser

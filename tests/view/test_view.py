@@ -16,11 +16,11 @@ from manager_episodes import episode_of as episode_of_calls
 from random_episodes import Join, Program, episode_of, programs, random_program, script_of
 
 from orgthink.cli.table import cells
-from orgthink.episode import Episode, Grade, Origin, Problem, Span, StopReason, Trace
-from orgthink.errors import ErrorKind
 from orgthink.measure.columns import Better
 from orgthink.measure.latency import critical_path, timeline
 from orgthink.measure.summary import summarise
+from orgthink.record.episode import Episode, Grade, Origin, Problem, Span, StopReason, Trace
+from orgthink.util.errors import ErrorKind
 from orgthink.view import render
 from orgthink.view.layout import Decoding, layout
 from orgthink.view.table import best

@@ -20,11 +20,11 @@ from torch import Tensor
 from orgthink.engines.engine import FinishReason
 from orgthink.engines.local.cache import Block, KeysValues, PrefixCache
 from orgthink.engines.local.fused import Floats, FusedStep, Places
-from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.local.sampling import COLDEST, draw, uniforms
 from orgthink.engines.local.waiting import Waiting
 from orgthink.engines.stops import StopTokens
-from orgthink.episode import Sampling
+from orgthink.models.qwen3 import Qwen3
+from orgthink.record.episode import Sampling
 
 _SMALL_MODEL = 16_000_000
 """Most weights of a model that the fused step computes: PyTorch's operators take longer to call than to run. Larger

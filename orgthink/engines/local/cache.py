@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from orgthink.engines.local.qwen3 import Qwen3Config
+from orgthink.models.qwen3 import Qwen3Config
 
 # Shapes: L layers, B rows, T tokens, H query heads, K key/value heads, G = H / K, D head size.
 

@@ -21,12 +21,12 @@ from torch import Tensor
 
 from orgthink.engines.engine import Chunk, Context, ContextFull, EngineError, FinishReason
 from orgthink.engines.local.batch import DecodeBatch
-from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.local.streams import Consumers, Stream
 from orgthink.engines.local.turns import Turns
 from orgthink.engines.stops import StopTokens
-from orgthink.engines.tokenizer import TokenIds, Tokenizer
-from orgthink.episode import Sampling
+from orgthink.models.qwen3 import Qwen3
+from orgthink.models.tokenizer import TokenIds, Tokenizer
+from orgthink.record.episode import Sampling
 
 
 class LocalEngine(TokenIds):

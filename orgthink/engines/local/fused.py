@@ -19,10 +19,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.seeds import GAMMA
-from orgthink.errors import UserError
-from orgthink.terminal import show
+from orgthink.models.qwen3 import Qwen3
+from orgthink.util.errors import UserError
+from orgthink.util.terminal import show
 
 # Shapes: N new tokens, C hidden, O outputs of a product, H query heads, K key/value heads, D head size, T tokens of a
 # cache, R rows of a cache, V vocabulary.

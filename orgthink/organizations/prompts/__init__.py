@@ -28,11 +28,11 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
-from orgthink.episode import Message, Problem
-from orgthink.errors import UserError
-from orgthink.files import read_whole
 from orgthink.grammar.verdict import MARKDOWN, VerdictForm
-from orgthink.registry import Registry
+from orgthink.record.episode import Message, Problem
+from orgthink.util.errors import UserError
+from orgthink.util.files import read_whole
+from orgthink.util.registry import Registry
 
 _PARAGRAPH = re.compile(r"^\{(instruction|context|forking|using|calling)\}\n\n", re.MULTILINE)
 

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from orgthink.episode import Episode, Message, Origin, Problem, Status, StopReason, Trace
 from orgthink.grammar.solution import Proposal, read_proposal
 from orgthink.grammar.verdict import Report, Verdict
 from orgthink.organizations.verifier_corrector import report_of, role_prompt
+from orgthink.record.episode import Episode, Message, Origin, Problem, Status, StopReason, Trace
 from orgthink.rewards import RoleReward
 from orgthink.tasks.task import Task
 from orgthink.training.marsrl.choose import choose

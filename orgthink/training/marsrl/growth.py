@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from orgthink.episode import Episode, Message, Problem, StopReason
 from orgthink.organizations.reply import visible_text
+from orgthink.record.episode import Episode, Message, Problem, StopReason
 from orgthink.runtime.agent import Agent, Work
 from orgthink.runtime.session import Session
 from orgthink.training.marsrl.chain import GroupInput, OutputGroup, Rules, groups_of, last_groups, outputs_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from orgthink.episode import StopReason
 from orgthink.grammar.verdict import Verdict
+from orgthink.record.episode import StopReason
 from orgthink.training.marsrl.chain import FinishedGroup
 from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from orgthink.episode import CONTROLLER
 from orgthink.grammar.solution import after_thinking
 from orgthink.grammar.verdict import VerdictForm
+from orgthink.record.episode import CONTROLLER
 from orgthink.training.marsrl.streams import STREAMS, role_of
 
 Json = dict[str, Any]

@@ -14,9 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from orgthink.engines.engine import Engine
-from orgthink.episode import CONTROLLER, Episode, Trace, episode_id
-from orgthink.errors import UserError
-from orgthink.guard import Crash, Guard, raised
+from orgthink.record.episode import CONTROLLER, Episode, Trace, episode_id
+from orgthink.record.guard import Crash, Guard, raised
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.training.marsrl.chain import FinishedGroup, GroupInput, groups_of, merged, sources_of
@@ -27,6 +26,7 @@ from orgthink.training.marsrl.streams import STREAMS, role_of
 from orgthink.training.rollout import Groups
 from orgthink.training.source import Batch, Clock
 from orgthink.training.source_state import save_state
+from orgthink.util.errors import UserError
 
 
 class Queue(Chains):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from orgthink.errors import require_at_least
 from orgthink.training.marsrl.choose import Strategy
 from orgthink.training.marsrl.streams import ROLES, Role, last_stage
+from orgthink.util.errors import require_at_least
 
 Schedule = Literal["queue", "pipeline", "whole"]
 

@@ -20,11 +20,10 @@ from typing import Any
 
 from orgthink.credit import EpisodeCredit
 from orgthink.engines.engine import Engine
-from orgthink.episode import Episode, Message, Problem, Sampling, StopReason
-from orgthink.errors import UserError, user_input
-from orgthink.evaluation import MOST_REPEATS
-from orgthink.guard import Crash, Guard, raised
+from orgthink.evaluate.evaluation import MOST_REPEATS
 from orgthink.organizations.prompts import style_named
+from orgthink.record.episode import Episode, Message, Problem, Sampling, StopReason
+from orgthink.record.guard import Crash, Guard, raised
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
@@ -52,6 +51,7 @@ from orgthink.training.rows import PolicyRow, policy_row
 from orgthink.training.source import Batch, Clock
 from orgthink.training.source_state import load_state, save_state
 from orgthink.training.staleness import ages
+from orgthink.util.errors import UserError, user_input
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from orgthink.episode import Episode
-from orgthink.errors import UserError, user_input
-from orgthink.kinds import class_by_kind
 from orgthink.organizations.prompts import STYLES, prompt, style_named
+from orgthink.record.episode import Episode
 from orgthink.rewards import ROLE_REWARDS, RoleReward
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.tasks import task_named
@@ -19,6 +17,8 @@ from orgthink.training.marsrl.metrics import rollout_metrics
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.streams import ROLES
 from orgthink.training.optimization import Optimization, idle_text, step_seconds
+from orgthink.util.errors import UserError, user_input
+from orgthink.util.kinds import class_by_kind
 
 if TYPE_CHECKING:
     AnyRoleReward = RoleReward

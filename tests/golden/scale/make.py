@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from orgthink.episode import Episode, Origin, Problem, Sampling, Span, Trace
-from orgthink.errors import UserError
-from orgthink.interchange import tinker, trl, verl
-from orgthink.interchange.problems import row_of
+from orgthink.record.episode import Episode, Origin, Problem, Sampling, Span, Trace
+from orgthink.training.interchange import tinker, trl, verl
+from orgthink.training.interchange.problems import row_of
 from orgthink.training.rows import PolicyRow, policy_row, policy_rows, untrained
+from orgthink.util.errors import UserError
 
 HERE = Path(__file__).parent
 NEWEST = 3

@@ -13,7 +13,7 @@ from random import Random
 
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.local.sampling import GAMMA
-from orgthink.episode import Message, Origin, Sampling, Span
+from orgthink.record.episode import Message, Origin, Sampling, Span
 
 Write = Callable[[str, Random], str]
 """An input, and luck → the whole output."""

@@ -17,8 +17,8 @@ from mars_words import Habits
 from terse import TERSE
 
 from orgthink.credit.shared import SharedCredit
-from orgthink.episode import CONTROLLER, Edge, EdgeKind, Episode, Origin, Span, Status, StopReason, Trace
 from orgthink.grammar.solution import after_thinking
+from orgthink.record.episode import CONTROLLER, Edge, EdgeKind, Episode, Origin, Span, Status, StopReason, Trace
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.tasks.math import MATH
 from orgthink.training.marsrl.chain import (

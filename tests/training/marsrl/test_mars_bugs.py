@@ -9,9 +9,8 @@ from mars_words import problems_file
 from terse import TERSE
 from test_queue import Paced
 
-from orgthink.episode import Grade, Problem
-from orgthink.errors import ToolError, UserError
-from orgthink.guard import is_storable
+from orgthink.record.episode import Grade, Problem
+from orgthink.record.guard import is_storable
 from orgthink.runtime.clock import run_virtual
 from orgthink.training.marsrl.chain import Rules
 from orgthink.training.marsrl.queue import Queue
@@ -20,6 +19,7 @@ from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.marsrl.streams import ROLES
 from orgthink.training.source import Batch, Clock
+from orgthink.util.errors import ToolError, UserError
 
 BUG = ZeroDivisionError("a bug of the grader")
 

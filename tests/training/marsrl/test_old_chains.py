@@ -11,13 +11,13 @@ import pytest
 from mars_words import Habits, WordEngine, problems_file
 from terse import TERSE
 
-from orgthink.episode import Episode, StopReason
+from orgthink.record.episode import Episode, StopReason
 from orgthink.training.marsrl.chain import OutputGroup, Rules, last_groups, outputs_of
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.source import Batch, Clock
-from orgthink.validation import plain
+from orgthink.util.validation import plain
 
 HABITS = Habits(solves=0.3, accuses=0.7, rambles=0.1, spellings=50)
 CLOCK = 1.7e9

@@ -18,14 +18,11 @@ from tiny_policy import TINY
 
 from orgthink.engines.engine import Chunk, Context, EngineError
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.episode import Origin, Sampling
-from orgthink.episode_json import dump, load
-from orgthink.errors import UserError
-from orgthink.recipes.jobs import Mars
-from orgthink.recipes.marsrl import PAPER
+from orgthink.models.qwen3 import Qwen3
+from orgthink.record.episode import Origin, Sampling
+from orgthink.record.episode_json import dump, load
+from orgthink.record.folder import RunFolder
 from orgthink.runtime.clock import run_virtual
-from orgthink.store import RunFolder
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.marsrl.chain import finished_in_step
 from orgthink.training.marsrl.queue import Queue
@@ -33,8 +30,11 @@ from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.marsrl.streams import STREAMS
 from orgthink.training.policy_loss import PolicyLoss
+from orgthink.training.recipes.jobs import Mars
+from orgthink.training.recipes.marsrl import PAPER
 from orgthink.training.rl import train_policy
 from orgthink.training.source import Batch, Clock
+from orgthink.util.errors import UserError
 
 BUSY = Habits(solves=0.3, accuses=0.7, rambles=0.1, spellings=50)
 

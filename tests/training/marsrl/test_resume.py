@@ -20,17 +20,17 @@ from tiny_recipes import MARSRL, named
 
 from orgthink.cli import main
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.episode import Episode, StopReason
-from orgthink.episode_json import dump
-from orgthink.errors import UserError
-from orgthink.store import RunFolder
+from orgthink.models.qwen3 import Qwen3
+from orgthink.record.episode import Episode, StopReason
+from orgthink.record.episode_json import dump
+from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.rl import train_policy
 from orgthink.training.source import Batch, Clock
+from orgthink.util.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 

@@ -13,16 +13,16 @@ from mars_words import Habits, WordEngine, problems_file
 from terse import TERSE
 
 from orgthink.engines.engine import EngineError
-from orgthink.episode import Episode
-from orgthink.episode_json import dump, load
-from orgthink.errors import UserError
 from orgthink.measure.latency import critical_path, longest_path
+from orgthink.record.episode import Episode
+from orgthink.record.episode_json import dump, load
 from orgthink.training.marsrl.chain import finished_in_step
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
 from orgthink.training.rows import PolicyRow, row_of
 from orgthink.training.source import Batch, Clock
+from orgthink.util.errors import UserError
 from orgthink.view.layout import layout
 
 BUSY = Habits(solves=0.3, accuses=0.7, rambles=0.1, spellings=50)

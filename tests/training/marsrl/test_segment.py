@@ -23,10 +23,10 @@ from terse import TERSE
 
 from orgthink.engines.engine import Engine
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.episode import Episode, Origin, Sampling, Span, Status, StopReason, Trace
-from orgthink.episode_json import dump, load
 from orgthink.measure.latency import critical_path, longest_path
+from orgthink.models.qwen3 import Qwen3
+from orgthink.record.episode import Episode, Origin, Sampling, Span, Status, StopReason, Trace
+from orgthink.record.episode_json import dump, load
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt

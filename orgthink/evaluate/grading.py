@@ -1,0 +1,76 @@
+"""Grades of episodes: by the task of each, beside the event loop, and again where only the grader failed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orgthink.record.episode import Episode, Grade, StopReason
+from orgthink.record.failures import engine_failed
+from orgthink.record.folder import RunFolder
+from orgthink.record.guard import Crash
+from orgthink.record.integrity import require_integrity
+from orgthink.tasks.task import Task
+from orgthink.util.beside import in_thread
+from orgthink.util.concurrency import run_all
+from orgthink.util.errors import ErrorKind, Failure, UserError
+
+
+def grade(episode: Episode, task: Task) -> Episode:
+    """The episode with its grade: 0 without an answer. An episode that an engine failed stays ungraded.
+
+    TypeError for a grader that returns something else, such as None where it forgets to.
+    """
+    if engine_failed(episode):
+        return episode
+    if episode.answer is None:
+        return replace(episode, grade=Grade(0, episode.problem.required))
+    found = task.grade(episode.problem, episode.answer)
+    if not isinstance(found, Grade):
+        raise TypeError(f"the grader returned {found!r}: it must return a Grade")
+    return replace(episode, grade=found)
+
+
+def grade_or_keep(episode: Episode, task: Task) -> Episode:
+    """The episode with its grade. If a tool of the grader fails, it has failed with its answer: see `awaits_grade`."""
+    try:
+        return grade(episode, task)
+    except Failure as error:
+        why = f"not graded: {error}"
+        return replace(episode, stop=StopReason.ERROR, error=why, error_kind=ErrorKind.TOOL)
+
+
+async def graded(episode: Episode, task: Task, *, beside: bool = True) -> Episode:
+    """`grade_or_keep`, `beside` the event loop: an answer may take its grader seconds. Else all other episodes wait."""
+    return await in_thread(grade_or_keep, episode, task) if beside else grade_or_keep(episode, task)
+
+
+async def graded_or_kept(episode: Episode, task: Task, crash: Crash) -> Episode:
+    """The graded episode. A bug of the grader costs the grade alone: its traceback is stored. A UserError is raised."""
+    try:
+        found = await graded(episode, task)
+        require_integrity(found)
+        return found
+    except UserError:
+        raise
+    except Exception as bug:
+        return replace(episode, stop=StopReason.ERROR, error=crash(episode.id, bug), error_kind=ErrorKind.TOOL)
+
+
+def awaits_grade(episode: Episode) -> bool:
+    """Whether nothing failed but its grader, or a tool of it: its answer is paid for, and can be graded again."""
+    failed = episode.stop is StopReason.ERROR and episode.error_kind is ErrorKind.TOOL
+    return failed and episode.root.stop is not StopReason.ERROR
+
+
+async def grade_again(folder: RunFolder, task: Task, concurrency: int) -> None:
+    """Grade the stored episodes that await it, and store what came of it. No model is asked."""
+    if not any(map(awaits_grade, folder.episodes())):
+        return
+    with folder.journal(redo=None) as journal:
+
+        async def again(episode: Episode) -> Episode:
+            ended = replace(episode, stop=episode.root.stop, error=None, error_kind=None)
+            return await graded_or_kept(ended, task, journal.crash)
+
+        waiting = [episode for episode in folder.episodes() if awaits_grade(episode)]
+        folder.revise({one.id: one for one in await run_all(again, waiting, concurrency)})

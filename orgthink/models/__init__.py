@@ -1,0 +1,1 @@
+"""Decoders of Hugging Face folders in torch, their tokenizers and chat templates."""

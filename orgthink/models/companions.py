@@ -1,0 +1,91 @@
+"""What lies beside the weights of a model folder and goes along with a trained model.
+
+The folder may come from somebody else. What it calls by other names stays behind, and so does what lies elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from orgthink.util.errors import UserError
+from orgthink.util.tabular import json_object
+
+NAMES = (
+    "config.json",
+    "generation_config.json",
+    "orgthink.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "tokenizer.model",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+    "chat_template.jinja",
+    "chat_template.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+)
+"""Names by which transformers and orgthink know them."""
+
+
+def companions(folder: Path) -> list[Path]:
+    """Config, tokenizer and prompt style of a model folder. UserError for one that cannot be copied, and for an adapter
+    that is not merged: transformers adds it to the weights, and would look for it in the trained model too."""
+    if (folder / "adapter_config.json").exists():
+        raise UserError(f"{folder} has an adapter, adapter_config.json: merge it into the weights, or take it away")
+    return list(_companions(folder))
+
+
+def _companions(folder: Path) -> Iterator[Path]:
+    for file in (folder / name for name in NAMES):
+        if not os.path.lexists(file):
+            continue
+        if not file.is_file() or not os.access(file, os.R_OK):
+            raise UserError(f"{file} is no file that can be read: a trained model could not have it")
+        if not _is_own(file):
+            raise UserError(f"{file} is a link out of its folder: put a copy there, which trained models may have")
+        yield file
+
+
+def _is_own(file: Path) -> bool:
+    """Whether a file lies in its folder, or in the Hub's cache among the `blobs` of the same model."""
+    folder, target = Path(os.path.realpath(file.parent)), Path(os.path.realpath(file))
+    in_cache = folder.parent.name == "snapshots" and target.parent == folder.parents[1] / "blobs"
+    return in_cache or target.is_relative_to(folder)
+
+
+def context_of(folder: Path) -> int | None:
+    """Context length of a model in tokens; `None` if its config does not have it. UserError if it cannot be read."""
+    file, name = folder / "config.json", "max_position_embeddings"
+    try:
+        return tokens_of(json_object(file).get(name), f"{file}: {name}")
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error}") from error
+
+
+def tokens_of(length: Any, name: str) -> int | None:
+    """A length that comes from outside, as a number. UserError, by its name, if it is none; `None` is unknown."""
+    try:
+        return None if length is None else int(length)
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"{name} is {length!r}: it must be a number of tokens") from None
+
+
+class Companions:
+    """All that a model folder has beside its weights, as it is now: it may be gone when a trained model is saved."""
+
+    def __init__(self, source: Path) -> None:
+        """UserError where it cannot be read."""
+        self._contents = {file.name: file.read_bytes() for file in companions(source)}
+
+    def write(self, folder: Path) -> None:
+        """Write it to another model folder."""
+        for name, content in self._contents.items():
+            (folder / name).write_bytes(content)

@@ -1,0 +1,41 @@
+"""The context of an agent: what a model reads, as messages, spans and token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from orgthink.record.episode import Message, Span
+
+Tools = tuple[Mapping[str, Any], ...]
+"""Tools of a model, each as `{"name", "description", "parameters"}` with a JSON Schema of the parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The context of an agent, for engines that take ids, text or messages."""
+
+    messages: tuple[Message, ...]
+    """The prompt as turns."""
+    spans: list[Span] = field(default_factory=list)
+    """The prompt span, then sampled and injected spans. Read only for engines."""
+    tools: Tools = ()
+    """Tools to offer natively; only engines with native calls use them."""
+    signals: tuple[str, ...] = ()
+    """Texts on which the runtime acts while decoding goes on. An engine that answers in parts ends a part there."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the model has said something in it."""
+        return any(span.origin.own for span in self.spans)
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Exactly the ids the model has seen; ValueError if a span has none."""
+        ids: list[int] = []
+        for span in self.spans:
+            if span.token_ids is None:
+                raise ValueError(f"a {span.origin} span has no token ids")
+            ids.extend(span.token_ids)
+        return ids

@@ -1,0 +1,1 @@
+"""The record: episodes, their JSON, and the run folder in which they are stored."""

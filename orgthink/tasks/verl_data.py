@@ -1,0 +1,177 @@
+"""Problems of the parquet files that verl reads (columns of verl 0.9.1).
+
+Rows that `orgthink export problems` wrote become the same problems again, each of its own task. Rows of verl's own data
+sets with a short mathematical answer become problems of `math`. A file is one split: verl's scripts write one file for
+training and one for testing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orgthink.record.episode import Grade, Message, Problem
+from orgthink.record.integrity import MOST_REQUIRED
+from orgthink.tasks import TASKS
+from orgthink.tasks.from_file import repeated, require_file, require_shallow
+from orgthink.tasks.math import MATH
+from orgthink.tasks.task import Checked, Solution, Split, Task
+from orgthink.util.errors import UserError
+from orgthink.util.registry import references
+from orgthink.util.tabular import read_rows
+
+T = TypeVar("T")
+
+OURS = "orgthink/"
+"""Prefix of the task's name in `data_source`."""
+
+MATHEMATICAL = (
+    "openai/gsm8k",
+    "lighteval/MATH",
+    "DigitalLearningGmbH/MATH-lighteval",
+    "HuggingFaceH4/MATH-500",
+    "math",
+    "math_dapo",
+    "math_dapo_reasoning",
+    "numina_aops_forum",
+    "numina_synthetic_math",
+    "numina_amc_aime",
+    "numina_synthetic_amc",
+    "numina_cn_k12",
+    "numina_olympiads",
+)
+"""Data sources that verl grades by a short mathematical answer (`utils/reward_score`), beside those named `aime…`."""
+
+INSTRUCTIONS = (
+    ("", ' Let\'s think step by step and output the final answer after "####".'),
+    ("", " Let's think step by step and output the final answer within \\boxed{}."),
+    (
+        "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
+        "$Answer (without quotes) where $Answer is the answer to the problem.\n\n",
+        '\n\nRemember to put your answer on its own line after "Answer:".',
+    ),
+)
+"""Instructions around a question in GSM8K, MATH and DAPO. They are removed: each organization has its own prompt."""
+
+
+class VerlData:
+    """`verl:FILE`. Each problem is graded by its own task."""
+
+    name = "verl"
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.tasks: Mapping[str, Task] = TASKS
+        """Tasks that its problems may belong to, by name."""
+
+    @cached_property
+    def rows(self) -> list[Problem]:
+        """Every problem of the file. UserError that names the file, and the bad row (the first is 1)."""
+        problems = list(read(self._file))
+        for number, problem in enumerate(problems, 1):
+            place, required = f"{self._file}, row {number}", problem.required
+            if next(references(problem.task), None) is not None:  # to look it up would run that code
+                raise UserError(f"{place}: its data_source names code, {problem.task}: name what is installed")
+            if problem.task not in self.tasks:
+                raise UserError(f"{place}: orgthink has no task {problem.task} to grade it")
+            task = self.tasks[problem.task]
+            if isinstance(task, Checked) and not task.fits(problem.data):
+                raise UserError(f"{place}: its ground truth is none of {problem.task}")
+            if problem.id.encode(errors="replace").decode() != problem.id:
+                raise UserError(f"{place}: its id has half of a surrogate pair, which no file can hold")
+            if not 1 <= required <= MOST_REQUIRED:
+                raise UserError(f"{place}: it asks for {required} solutions: 1 to {MOST_REQUIRED} can be asked for")
+        if not problems:
+            raise UserError(f"{self._file} holds no problems")
+        return problems
+
+    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
+        """The rows of the file without end, for any split; each pass and each seed has its own order."""
+        yield from repeated(self.rows, self.name, seed)
+
+    def grade(self, problem: Problem, answer: str) -> Grade:
+        return self.tasks[problem.task].grade(problem, answer)
+
+    def solutions(self, problem: Problem, answer: str) -> list[Solution]:
+        return self.tasks[problem.task].solutions(problem, answer)
+
+
+def read(file: Path) -> Iterator[Problem]:
+    """The problems of one of verl's parquet files, in order.
+
+    UserError that names the file, and the bad row (the first is 1).
+    """
+    require_file(file)
+    columns = ("data_source", "prompt", "reward_model", "extra_info")
+    for number, row in enumerate(read_rows(file, columns), 1):
+        yield problem_of(row, f"{file}, row {number}")
+
+
+def problem_of(row: Mapping[str, Any], place: str) -> Problem:
+    """The problem of a row: of ours, the same one; of a data set of mathematics, one of the task `math`.
+
+    UserError that begins with `place` if the row is of other data, lacks a field or nests too deep.
+    """
+    source = _typed_value(row, "data_source", str, place)
+    truth = _typed_value(row, "reward_model", dict, place).get("ground_truth")
+    if isinstance(truth, bool) or not isinstance(truth, str | int | float):
+        raise UserError(f"{place}: its reward_model has no ground_truth")
+    extra = row.get("extra_info")
+    extra = extra if isinstance(extra, Mapping) else {}
+    if not source.startswith(OURS):
+        return MATH.problem(*_mathematical(row, source, str(truth), extra, place))
+    try:
+        data = json.loads(str(truth))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{place}: its ground truth is not JSON: {error}") from error
+    *history, question = _turns(row, _typed_value({"history": 0, **extra}, "history", int, place), place)
+    problem = Problem(
+        id=_typed_value(extra, "id", str, place),
+        task=source.removeprefix(OURS),
+        text=question.content,
+        required=_typed_value(extra, "required", int, place),
+        data=_typed_value({"data": data}, "data", dict, place),
+        instruction=_typed_value({"instruction": "", **extra}, "instruction", str, place),
+        history=tuple(history),
+    )
+    return require_shallow(problem, place)
+
+
+def _typed_value(row: Mapping[str, Any], name: str, kind: type[T], place: str) -> T:
+    """The value of a field; UserError if it has another type."""
+    value = row.get(name)
+    if isinstance(value, kind) and not isinstance(value, bool):
+        return value
+    raise UserError(f"{place}: its {name} is {'missing' if value is None else f'no {kind.__name__}'}")
+
+
+def _turns(row: Mapping[str, Any], before: int, place: str) -> list[Message]:
+    """The turns of a prompt: so many `before` the question, and the question. UserError if there are others."""
+    turns = _typed_value(row, "prompt", list, place)
+    found = [turn if isinstance(turn, Mapping) else {} for turn in turns]
+    if len(found) != before + 1 or found[-1].get("role") != "user":
+        wanted = (
+            f"one turn of the user after the {before} that its extra_info says" if before else "one turn of the user"
+        )
+        raise UserError(f"{place}: its prompt is not {wanted}: leave out what others say")
+    return [Message(*(_typed_value(turn, name, str, place) for name in ("role", "content"))) for turn in found]
+
+
+def _mathematical(
+    row: Mapping[str, Any], source: str, truth: str, extra: Mapping[str, Any], place: str
+) -> tuple[str, str]:
+    """Question and answer. The question has no instructions around it."""
+    if source not in MATHEMATICAL and not source.startswith("aime"):
+        raise UserError(f"{place}: {source} has no short mathematical answers, and orgthink no task for it")
+    alone = extra.get("question") or extra.get("raw_problem")
+    question = alone if isinstance(alone, str) else _turns(row, 0, place)[0].content
+    for before, behind in INSTRUCTIONS:
+        if question.startswith(before) and question.endswith(behind):
+            question = question.removeprefix(before).removesuffix(behind)
+    question, answer = question.strip(), truth.strip()
+    if not question or not answer:
+        raise UserError(f"{place}: it has no {'answer' if question else 'question'}")
+    return question, answer

@@ -1,0 +1,135 @@
+"""The shape of a model, and its parameters, bytes and operations per token."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orgthink.training.cluster.sizing.positive import require_positive
+from orgthink.util.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The shape of a Qwen3, dense or a mixture of experts."""
+
+    layers: int
+    """Layers."""
+    hidden: int
+    """C: width of the residual stream."""
+    heads: int
+    """H: query heads."""
+    kv_heads: int
+    """K: key and value heads."""
+    head_dim: int
+    """D: width of a head."""
+    inner: int
+    """I: inner width of the MLP, or of each expert."""
+    vocab: int
+    """V: tokens of the vocabulary."""
+    tied: bool
+    """Whether embedding and head are one matrix."""
+    experts: int = 1
+    """E: experts of a layer; 1 is a dense model, which has no router."""
+    active_experts: int = 1
+    """k: experts that each token uses."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "tied")
+        if self.active_experts > self.experts:
+            raise ValueError(f"active_experts is {self.active_experts}: the model has only {self.experts} experts")
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Model:
+        """From the contents of a Hugging Face config.json. UserError for another architecture."""
+        kind = config.get("model_type", "qwen3_moe" if "num_experts" in config else "qwen3")
+        if kind not in ("qwen3", "qwen3_moe") or config.get("attention_bias"):
+            raise UserError(f"sizing supports qwen3 and qwen3_moe models without biases, not {kind}")
+        if config.get("mlp_only_layers") or config.get("decoder_sparse_step", 1) != 1:
+            raise UserError("sizing supports models with identical layers: some layers of this one have no experts")
+        experts = kind == "qwen3_moe"
+        names = {
+            "layers": "num_hidden_layers",
+            "hidden": "hidden_size",
+            "heads": "num_attention_heads",
+            "kv_heads": "num_key_value_heads",
+            "head_dim": "head_dim",
+            "inner": "moe_intermediate_size" if experts else "intermediate_size",
+            "vocab": "vocab_size",
+            **({"experts": "num_experts", "active_experts": "num_experts_per_tok"} if experts else {}),
+        }
+        wrong = [name for name in names.values() if not isinstance(config.get(name), int)]
+        if wrong:
+            raise UserError(f"the model's config.json has no {', '.join(wrong)}: write it as an integer")
+        sizes = {ours: config[theirs] for ours, theirs in names.items()}
+        try:
+            return cls(**sizes, tied=bool(config.get("tie_word_embeddings", False)))
+        except ValueError as error:
+            raise UserError(f"the model's config.json: {error}") from error
+
+    def _weights(self, experts: float) -> float:
+        """Parameters of all layers with so many experts: C(H + 2K)D + HDC + 3CI an expert, norms 2C + 2D, router CE."""
+        attention = self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
+        norms = 2 * self.hidden + 2 * self.head_dim
+        router = self.hidden * self.experts if self.experts > 1 else 0
+        return self.layers * (attention + norms + router + experts * 3 * self.hidden * self.inner)
+
+    @property
+    def embedding(self) -> int:
+        """Parameters of the embedding, and of the head: V·C."""
+        return self.vocab * self.hidden
+
+    def weights_of(self, experts: float) -> float:
+        """Parameters of a model with so many experts in each layer."""
+        return self._weights(experts) + self.embedding * (1 if self.tied else 2) + self.hidden
+
+    @property
+    def total(self) -> int:
+        """Parameters."""
+        return int(self.weights_of(self.experts))
+
+    @property
+    def active(self) -> int:
+        """Active parameters of one token: k of the E experts of each layer."""
+        return int(self.weights_of(self.active_experts))
+
+    @property
+    def multiplied(self) -> int:
+        """Parameters in the matrix products of a token: the active ones, without the input embedding."""
+        return self.active - (0 if self.tied else self.embedding)
+
+    @property
+    def largest(self) -> int:
+        """Parameters of the largest unit that sharded training gathers: a layer, or the embedding."""
+        return max(int(self._weights(self.experts)) // self.layers, self.embedding)
+
+    def read(self, tokens: float) -> float:
+        """Parameters that a forward pass of so many tokens reads.
+
+        Of the experts, E·(1 − (1 − k/E)^tokens): assumes that tokens choose experts independently and uniformly.
+        """
+        touched = self.experts * (1 - (1 - self.active_experts / self.experts) ** tokens) if self.experts > 1 else 1
+        return self.weights_of(touched) - (0 if self.tied else self.embedding)
+
+    def kv_bytes(self, width: int, tensor: int = 1) -> int:
+        """Bytes of keys and values of one token: 2·layers·K·D·width, on one of `tensor` GPUs that share the heads.
+
+        Heads are not split: with more GPUs than heads, some GPUs hold the same head.
+        """
+        return 2 * self.layers * math.ceil(self.kv_heads / tensor) * self.head_dim * width
+
+    def attention_flops(self, seen: float) -> float:
+        """Forward operations of a token that attends to `seen` others: 4·layers·H·D·seen."""
+        return 4 * self.layers * self.heads * self.head_dim * seen
+
+    def activation_bytes(self, width: int) -> int:
+        """Bytes that a layer stores for the backward pass of a token: (6C + 4(H + K)D + 4I·k + C·k to dispatch)·width.
+
+        Counted in the model of `engines/local` with fused attention: input, normed and scaled input of two norms; three
+        times queries and keys, values, output of attention; gate, up, silu and product. Other kernels differ.
+        """
+        attention = 4 * (self.heads + self.kv_heads) * self.head_dim
+        dispatched = self.active_experts * self.hidden if self.experts > 1 else 0
+        return (6 * self.hidden + attention + 4 * self.inner * self.active_experts + dispatched) * width

@@ -1,0 +1,170 @@
+"""A `PolicyBackend` whose weights verl holds. verl's workers offer the operations of Tinker.
+
+Rows go to the workers through TransferQueue. Workers compute micro-batches of bounded size, so each minibatch is one
+call and one optimizer step.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import ray
+import torch
+import transfer_queue as tq
+from transfer_queue import KVBatchMeta
+from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+from orgthink.engines.engine import Engine
+from orgthink.models.companions import Companions
+from orgthink.training.backend import Signals
+from orgthink.training.checkpoint import OtherSetup
+from orgthink.training.cluster.verl.loss import row_loss
+from orgthink.training.cluster.verl.rows import fields, padding
+from orgthink.training.interchange.shared import check
+from orgthink.training.losses import UNSOUND
+from orgthink.training.policy_loss import PolicyLoss
+from orgthink.training.rows import PolicyRow
+from orgthink.util.errors import UserError
+
+PARTITION = "train"
+"""Partition of TransferQueue that holds the rows."""
+
+
+class Trainer(Protocol):
+    """The part of verl's trainer that the backend uses."""
+
+    actor_rollout_wg: Any
+    """Workers that hold the weights."""
+    checkpoint_manager: Any
+    """Sends weights to the rollout servers."""
+
+    def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> Any:
+        """Add the reference's log-probabilities to the rows."""
+        ...
+
+
+class VerlBackend:
+    """Model and optimizer in verl's workers, the sampler in its rollout servers."""
+
+    def __init__(self, trainer: Trainer, sampler: Engine, base: Path) -> None:
+        """`base` is the folder of the starting model; its tokenizer and other files are copied into checkpoints.
+
+        UserError if that cannot be done.
+        """
+        self._trainer, self._sampler, self._companions = trainer, sampler, Companions(base)
+        self._workers = trainer.actor_rollout_wg
+        self._parts = max(self._workers._query_dispatch_info("actor")) + 1
+        self._numbers = count()
+        self._loss: PolicyLoss | None = None
+        self._awake = False
+
+    @property
+    def sampler(self) -> Engine:
+        return self._sampler
+
+    def logprobs(self, rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
+        with self._placed(rows) as (batch, keys):
+            self._workers.compute_log_prob(batch)
+            found = tq.kv_batch_get(keys=keys, partition_id=PARTITION, select_fields=["log_probs"])["log_probs"]
+            return [_of_row(row, logprobs) for row, logprobs in zip(rows, found.unbind(), strict=True)]
+
+    def forward_backward(self, rows: Sequence[PolicyRow], loss: PolicyLoss) -> Signals:
+        if loss != self._loss:
+            self._workers.set_loss_fn(partial(row_loss, loss=loss))
+            self._loss = loss
+        with self._placed(rows) as (batch, _):
+            if loss.kl > 0:
+                self._trainer._compute_ref_log_prob(batch, {})
+                batch.extra_info |= {"calculate_entropy": True, "compute_loss": True}
+            return _signals(self._workers.forward_backward(batch))
+
+    def optim_step(self, learning_rate: float, clip: float) -> float:
+        """The workers clip to the norm in verl's settings, which launch.py takes from the job; `clip` is not read."""
+        results = self._workers.optimizer_step({"lr": learning_rate})
+        norm = float(next(result["grad_norm"] for result in results if result))
+        if norm != norm or norm == float("inf"):
+            raise UserError(f"the gradient norm is {norm}: {UNSOUND}")
+        return norm
+
+    async def sync_sampler(self, version: str) -> None:
+        self._sleep()
+        await self._trainer.checkpoint_manager.update_weights(int(version))
+        await self._trainer.checkpoint_manager.resume_generation_replicas()
+        self._awake = True
+
+    def save(self, folder: Path) -> None:
+        self._workers.save_checkpoint(str(folder / "verl"), None, 0, None)
+        shutil.rmtree(folder / "model")
+        (folder / "verl" / "huggingface").rename(folder / "model")
+        self._companions.write(folder / "model")
+
+    def load(self, folder: Path) -> None:
+        if not (folder / "verl").is_dir():
+            raise OtherSetup(f"{folder} is not a checkpoint of verl: resume with the backend that wrote it")
+        shards, workers = len(list(folder.glob("verl/model_*.pt"))), self._workers.world_size
+        if shards != workers:
+            raise OtherSetup(
+                f"{folder} has shards of {shards} processes, not {workers}: use as many nodes × GPUs as before"
+            )
+        self._workers.load_checkpoint(str(folder / "verl"))
+
+    def _sleep(self) -> None:
+        """Servers return their partial outputs and release their memory. Requests then wait for new weights."""
+        if self._awake:
+            self._trainer.checkpoint_manager.abort_replicas()
+            self._trainer.checkpoint_manager.sleep_replicas()
+            self._awake = False
+
+    @contextmanager
+    def _placed(self, rows: Sequence[PolicyRow]) -> Iterator[tuple[KVBatchMeta, list[str]]]:
+        """Put rows into TransferQueue: yields a batch with equal parts for all workers, and the key of each row."""
+        check(rows)  # verl does not check them
+        self._sleep()
+        short = min(rows, key=len)
+        placed = [*rows, *[padding(short)] * (-len(rows) % self._parts)]
+        keys = [f"{row.group}_{next(self._numbers)}_0" for row in placed]
+        tags = [{"seq_len": len(row), "is_padding": row.episode == "padding"} for row in placed]
+        known = list_of_dict_to_tensordict([fields(row) for row in placed])
+        tq.kv_batch_put(keys=keys, partition_id=PARTITION, fields=known, tags=tags)
+        try:
+            extra = {"temperature": _temperature(rows), "calculate_entropy": True, "compute_loss": False}
+            batch = KVBatchMeta(partition_id=PARTITION, keys=keys, tags=tags, extra_info=extra)
+            batch.reorder(_balanced([len(row) for row in placed], self._parts))
+            yield batch, keys[: len(rows)]
+        finally:
+            tq.kv_clear(keys=keys, partition_id=PARTITION)
+
+
+def _balanced(lengths: Sequence[int], parts: int) -> list[int]:
+    """An order of the rows such that equal parts have about equal work."""
+    if parts == 1:
+        return list(range(len(lengths)))
+    work = calculate_workload(torch.tensor(lengths))
+    return [place for part in get_seqlen_balanced_partitions(work, parts, equal_size=True) for place in part]
+
+
+def _temperature(rows: Sequence[PolicyRow]) -> float:
+    """The common temperature of rows. UserError if they differ."""
+    found = {row.temperature for row in rows}
+    if len(found) > 1:
+        raise UserError(f"rows have temperatures {sorted(found)}: verl's workers need one temperature per batch")
+    return found.pop()
+
+
+def _of_row(row: PolicyRow, logprobs_T: torch.Tensor) -> tuple[float, ...]:
+    """A log-probability for each token of a row; the output at position t is for token t + 1. 0 if not trained."""
+    return tuple(p if on else 0.0 for on, p in zip(row.trained, [0.0, *logprobs_T.tolist()[:-1]], strict=True))
+
+
+def _signals(answer: Any) -> Signals:
+    """Sum of the signals of all micro-batches; the answer of each worker has those of all workers."""
+    first = ray.get(answer.futures)[0]
+    gathered = first.extra_info["metrics"]["signals"]
+    return sum((signals for worker in gathered for signals in worker), Signals())

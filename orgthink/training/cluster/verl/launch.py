@@ -1,0 +1,214 @@
+"""Train the job of a run folder on verl: checks, verl's settings, and the process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from orgthink.record.folder import RunFolder
+from orgthink.training import checkpoint
+from orgthink.training.cluster.verl.nodes import DETECTION, missing
+from orgthink.training.cluster.verl.placement import Placement
+from orgthink.training.recipes.from_model import model_folder
+from orgthink.training.recipes.jobs import Job, Reinforced
+from orgthink.training.recipes.registry import training_of
+from orgthink.training.recipes.unchanged import require_same_problems
+from orgthink.util.errors import UserError
+
+VERSIONS = ("0.9", "0.10")
+"""Supported versions of verl: from the first, before the second. verl's internals change without notice."""
+
+TRAINER = "orgthink"
+"""Name of our trainer in verl's `trainer.v1.trainer_mode`."""
+
+FAULT = "verl.error"
+"""File of a run folder in which the trainer's process writes its one-line error message."""
+
+
+def require(job: Job, placement: Placement) -> None:
+    """UserError, before Ray starts, for a job or a placement that verl cannot train."""
+    require_version()
+    if not isinstance(job, Reinforced):
+        raise UserError("verl trains recipes of reinforcement learning only: train this one with the embedded backend")
+    if job.lora is not None:
+        raise UserError("verl does not train low-rank adapters: leave --lora out, or use the embedded backend")
+    if job.mixed_precision and placement.device == "cpu":
+        raise UserError("verl computes in bfloat16 on GPUs and in float32 on a CPU: leave mixed_precision out")
+    max_context(job)
+    for name, model in job.settings.frozen.items():
+        if model.engine.engine == "vllm":
+            raise UserError(f"{name}: verl uses the GPUs; serve {model.engine.model} elsewhere and give its URL")
+    if placement.device == "cuda" and placement.address is None:
+        _require_gpus(placement.gpus)
+
+
+def max_context(job: Reinforced) -> int:
+    """`job.max_context`. UserError if it is not known."""
+    if job.max_context is None:
+        raise UserError(f"{job.model}: its config.json has no max_position_embeddings, the longest row")
+    return job.max_context
+
+
+def require_version() -> None:
+    """UserError unless a supported version of verl is installed."""
+    try:
+        found = version("verl")
+    except PackageNotFoundError:
+        raise UserError("verl is not installed: `make verl`, or pip install 'orgthink[verl]'") from None
+    first, end = (_numbers(bound) for bound in VERSIONS)
+    if not first <= _numbers(found)[:2] < end:
+        raise UserError(f"verl is {found}: it must be at least {VERSIONS[0]} and below {VERSIONS[1]}")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+def _require_gpus(wanted: int) -> None:
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    free = [i for i in range(count) if _is_free(*torch.cuda.mem_get_info(i))]
+    if len(free) < wanted:
+        raise UserError(
+            f"gpus is {wanted}, but this machine has {count}, {len(free)} of them free: lower gpus, name a Ray cluster "
+            "with address=HOST:PORT, or use device=cpu for a trial"
+        )
+
+
+def _is_free(left: int, total: int) -> bool:
+    """Whether other processes hold less than a tenth of the memory."""
+    return left >= 0.9 * total
+
+
+def settings(job: Reinforced, folder: Path, placement: Placement) -> list[str]:
+    """verl's settings for a job, as for its command line; a `+` marks names that verl's own settings lack."""
+    known = {**_of_run(folder, placement), **_of_actor(job, placement), **_of_rollout(job, placement)}
+    return [*(f"{name}={value}" for name, value in known.items()), *placement.settings]
+
+
+def _of_run(folder: Path, placement: Placement) -> Mapping[str, Any]:
+    ray = "ray_kwargs.ray_init"
+    units = 1 if placement.device == "cpu" else min(8, placement.nodes * placement.gpus)
+    local = {f"{ray}.num_cpus": 12, f"+{ray}.num_gpus": placement.gpus, f"+{ray}.include_dashboard": False}
+    return {
+        "+orgthink.run": folder.resolve(),
+        "+orgthink.stretch": placement.stretch,
+        "trainer.v1.trainer_mode": TRAINER,
+        "trainer.device": placement.device,
+        "trainer.nnodes": placement.nodes,
+        "trainer.n_gpus_per_node": placement.gpus,
+        "trainer.logger": "[]",
+        "trainer.project_name": "orgthink",
+        "trainer.experiment_name": folder.name,
+        "trainer.resume_mode": "disable",  # our checkpoints also hold the position in the problems
+        "data.train_batch_size": 1,  # not read: our sources draw the problems
+        "algorithm.adv_estimator": "grpo",  # not read: advantages are ours; other values make verl create a critic
+        "reward.num_workers": 0,  # our sources compute rewards
+        f"+{ray}.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES": f"'{_modules(placement)}'",
+        # verl refuses to run if Ray counts no GPUs: a CPU run declares fake ones.
+        **({} if placement.address is not None else local if placement.device == "cpu" else {}),
+        **({} if placement.address is None else {f"+{ray}.address": placement.address, f"{ray}.num_cpus": "null"}),
+        # Each of verl's 8 default units needs a CPU, and waits for ever without one: a machine of one GPU may have few.
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": units,
+    }
+
+
+def _of_actor(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
+    parts = ("model", "actor", "actor.fsdp_config", "ref.fsdp_config")
+    model, actor, fsdp, reference = (f"actor_rollout_ref.{name}" for name in parts)
+    on_gpu = placement.device != "cpu"
+    return {
+        f"{model}.path": model_folder(job.model).resolve(),
+        f"{model}.use_remove_padding": True,
+        f"{model}.enable_gradient_checkpointing": on_gpu,
+        # verl's default is flash-attn, which has to be built for the GPU and for this PyTorch.
+        **({} if on_gpu and find_spec("flash_attn") else {f"+{model}.override_config.attn_implementation": "sdpa"}),
+        f"{actor}.strategy": "fsdp2",
+        f"{actor}.ppo_mini_batch_size": 1,  # not read: a minibatch is a call
+        f"{actor}.use_dynamic_bsz": True,
+        f"{actor}.ppo_max_token_len_per_gpu": max(job.pack_tokens, max_context(job)),  # must hold the longest row
+        f"{actor}.use_kl_loss": job.settings.loss.kl > 0,  # loads a reference; the loss is ours
+        f"{actor}.use_torch_compile": on_gpu,
+        **_width(fsdp, job, on_gpu),
+        **_width(reference, job, on_gpu),
+        f"{actor}.checkpoint.save_contents": "[model,optimizer,extra,hf_model]",
+        f"{actor}.checkpoint.load_contents": "[model,optimizer,extra]",
+        f"{actor}.optim.lr": job.settings.learning_rate,
+        f"{actor}.optim.betas": "[0.9,0.95]",
+        f"{actor}.optim.weight_decay": 0.0,
+        f"{actor}.optim.clip_grad": job.settings.clip,
+    }
+
+
+def _width(fsdp: str, job: Reinforced, on_gpu: bool) -> dict[str, Any]:
+    """Formats of weights and arithmetic, for the policy or its reference."""
+    return {
+        f"{fsdp}.use_torch_compile": on_gpu,
+        f"{fsdp}.model_dtype": "fp32" if job.dtype == "float32" else "bf16",
+        f"+{fsdp}.mixed_precision.param_dtype": "bf16" if on_gpu else "fp32",
+        f"+{fsdp}.mixed_precision.reduce_dtype": "fp32",
+    }
+
+
+def _of_rollout(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
+    rollout, most = "actor_rollout_ref.rollout", max_context(job)
+    given = {
+        f"{rollout}.{name}" if name == "gpu_memory_utilization" else f"+{rollout}.engine_kwargs.vllm.{name}": value
+        for name, value in job.sampler_settings.items()
+        if name != "max_model_len"
+    }
+    return {
+        f"{rollout}.name": "orgthink_cpu" if placement.device == "cpu" else "vllm",
+        f"{rollout}.temperature": job.settings.temperature,
+        f"{rollout}.calculate_log_probs": True,
+        f"{rollout}.max_model_len": most,
+        "data.max_prompt_length": most // 2,  # verl needs two parts; each request names its own length
+        "data.max_response_length": most - most // 2,
+        f"{rollout}.tensor_model_parallel_size": placement.tensor_parallel,
+        f"{rollout}.log_prob_use_dynamic_bsz": True,
+        f"{rollout}.log_prob_max_token_len_per_gpu": max(job.pack_tokens, most),
+        f"+{rollout}.agent.agent_loop_manager_class": "orgthink.training.cluster.verl.trainer.Rollouts",
+        **given,
+    }
+
+
+def _modules(placement: Placement) -> str:
+    """The modules that every process of verl imports."""
+    return ",".join(
+        ["orgthink.training.cluster.verl.cpu"] * (placement.device == "cpu")
+        + ["orgthink.training.cluster.verl.trainer"]
+    )
+
+
+def run(folder: RunFolder, placement: Placement) -> Path:
+    """Train the job of a run folder on verl, from its newest checkpoint; returns the model's folder.
+
+    UserError for what verl cannot train, if the cluster has too few nodes, and if verl fails, for example because it
+    lost a node. Saved checkpoints stay.
+    """
+    job = training_of(folder).job
+    require(job, placement)
+    job.require()
+    assert isinstance(job, Reinforced)
+    job.start_folder(folder)  # refuses other base weights, where something needs them
+    require_same_problems(folder, job.settings.task)
+    if placement.address is not None and (shortage := missing(placement)):
+        raise UserError(shortage)
+    place = [f"hydra.run.dir={folder.path.resolve() / 'hydra'}", "hydra.output_subdir=null"]  # not ./outputs
+    command = [sys.executable, "-P", "-m", "verl.trainer.main_ppo", *settings(job, folder.path, placement), *place]
+    environment = {"VERL_USE_EXTERNAL_MODULES": _modules(placement), "TOKENIZERS_PARALLELISM": "false"}
+    fault = folder.path / FAULT
+    fault.unlink(missing_ok=True)
+    if subprocess.run(command, env=os.environ | environment, check=False).returncode:
+        lost = placement.address is not None and missing(placement, DETECTION)
+        cause = fault.read_text() if fault.exists() else "verl failed, see its output above"
+        cause = f"the cluster lost a node: {lost}" if lost else cause.partition("; continue with")[0]
+        raise UserError(f"{cause}; continue with --resume {folder.path}")
+    return checkpoint.saved(folder.path)[-1] / "model"

@@ -1,0 +1,1 @@
+"""Cold start: supervised data for the protocol of an organization."""

@@ -1,0 +1,241 @@
+"""Kinds of training. A job has all settings that determine the result, and runs the training."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from orgthink.engines import ENGINES
+from orgthink.models.companions import context_of, tokens_of
+from orgthink.models.trainable import say_made_for
+from orgthink.organizations.prompts import STYLES
+from orgthink.record.folder import RunFolder
+from orgthink.training.coldstart.pairs import read_pairs
+from orgthink.training.embedded import embedded, require_local
+from orgthink.training.episodes import Episodes
+from orgthink.training.marsrl.queue import Queue
+from orgthink.training.marsrl.schedule import Chains
+from orgthink.training.marsrl.settings import MarsSettings
+from orgthink.training.optimization import Optimization
+from orgthink.training.recipes.from_model import FromModel, model_folder
+from orgthink.training.recipes.unchanged import require_same_problems, require_unchanged, sha256
+from orgthink.training.rl import train_policy
+from orgthink.training.rl_settings import RlSettings
+from orgthink.training.rows import PolicyRow, Row
+from orgthink.training.sft import SftSettings, train
+from orgthink.training.source import Source
+from orgthink.util.errors import UserError
+from orgthink.util.terminal import show
+
+if TYPE_CHECKING:
+    from orgthink.training.coldstart.trajectories import Selection
+
+Report = Callable[[dict[str, Any]], None]
+"""Called with the metrics of each step."""
+
+
+class Job(Protocol):
+    """One training. config.json stores its fields."""
+
+    @property
+    def steps(self) -> int:
+        """Total number of steps."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """`cpu`, `cuda`, or `auto` for whichever is available."""
+        ...
+
+    @property
+    def settings(self) -> Any:
+        """Settings of the training, as a dataclass."""
+        ...
+
+    def require(self) -> None:
+        """UserError if something that the training needs is missing, such as its model or its data."""
+        ...
+
+    def run(self, folder: RunFolder, report: Report) -> Path:
+        """Train from the newest checkpoint to the last step. Returns the folder of the last checkpoint."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs(FromModel):
+    """Supervised fine-tuning on the query–response pairs of `orgthink synth` (section 3.1 of AsyncThink)."""
+
+    settings: SftSettings
+    """Settings of the training."""
+    pairs: str | None = None
+    """File of pairs, JSON lines or parquet; `None`: the user must give `--pairs`."""
+    longest: int | None = None
+    """Largest number of tokens in a pair, at most the model's context; longer pairs are left out."""
+
+    def require(self) -> None:
+        FromModel.require(self)
+        if self.pairs is None:
+            raise UserError("this recipe trains on your own pairs: name their file with --pairs")
+        if not Path(self.pairs).is_file():
+            raise UserError(f"there is no file {self.pairs}: write pairs with orgthink synth")
+        read_pairs(self.pairs)  # before the run folder is made
+
+    def run(self, folder: RunFolder, report: Report) -> Path:
+        from orgthink.training.coldstart.pair_course import sft_course
+
+        assert self.pairs is not None
+        course = sft_course(self.start_folder(folder), Path(self.pairs), **self.how, longest=self.longest)
+        made_for = self._made_for
+        require_unchanged(folder, "pairs.json", self.pairs, {"sha256": sha256(Path(self.pairs))})
+
+        def write_folder(model: Path) -> None:
+            course.write_folder(model)
+            say_made_for(model, made_for)
+
+        return train(replace(course, write_folder=write_folder), self.settings, folder, report)
+
+    @property
+    def _made_for(self) -> dict[str, Any]:
+        """Style and capacity of the pairs, if they lie in the run folder of `orgthink synth` that wrote them.
+
+        The folder may be anybody's: no name in it is looked up, and unknown is what has another form.
+        """
+        with suppress(UserError):
+            config = RunFolder.open(Path(str(self.pairs)).parent).config
+            match config["kind"], config["settings"]:
+                case "synth", {"prompts": str(prompts), "capacity": int(capacity)} if (
+                    prompts in tuple(STYLES) and capacity >= 2
+                ):
+                    return {"prompts": prompts, "capacity": capacity}
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectories(FromModel):
+    """Supervised fine-tuning on managers' trajectories that `orgthink eval` records (section 3.2 of ParaManager)."""
+
+    settings: SftSettings
+    """Settings of the training."""
+    episodes: str | None = None
+    """Run folder with several samples of each problem; `None`: the user must give `--episodes`. To keep the problems of
+    reinforcement learning unseen, use different parts of the task, such as `TASK@0/2` here and `TASK@1/2` there."""
+    most: float = 0.5
+    """Largest share of all calls that one tool may make, in (0, 1]."""
+    longest: int | None = None
+    """Largest number of tokens in a trajectory, at most the model's context; longer trajectories are left out."""
+
+    def require(self) -> None:
+        FromModel.require(self)
+        if self.episodes is None:
+            raise UserError("this recipe trains on your own trajectories: name their run folder with --episodes")
+        self._rows(model_folder(self.model))
+
+    def run(self, folder: RunFolder, report: Report) -> Path:
+        from orgthink.training.coldstart.pair_course import row_course
+
+        base = self.start_folder(folder)
+        rows, selection = self._rows(base)
+        left_out = {"left_out": selection.left_out}
+        require_unchanged(folder, "trajectories.json", self.episodes, {"ids": list(selection.ids)}, left_out)
+        show(selection.summary)
+        return train(row_course(base, rows, **self.how), self.settings, folder, report)
+
+    def _rows(self, base: Path) -> tuple[list[Row], Selection]:
+        """The training rows for a model, and the selection. UserError if the run folder is missing or no trajectory is
+        selected."""
+        from orgthink.training.coldstart.trajectory_course import trajectory_rows
+
+        assert self.episodes is not None
+        known = [length for length in (self.longest, context_of(base)) if length is not None]
+        run = RunFolder.open(Path(self.episodes))
+        return trajectory_rows(run, base, most=self.most, longest=min(known, default=None))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reinforced(FromModel, ABC):
+    """Common fields of all reinforcement learning."""
+
+    settings: Optimization
+    """Settings of the training."""
+    sampler: str = "local"
+    """Engine for rollouts: `local`, `vllm` or your own. Its weights are updated in place."""
+    sampler_settings: dict[str, Any] = field(default_factory=dict)
+    """Settings of that engine. vLLM and the trainer share a GPU: lower `gpu_memory_utilization`. The local one takes
+    `device`, which is `cpu` unless said."""
+    pack_tokens: int = 1024
+    """Largest number of tokens in a forward pass; a longer row is computed alone."""
+    workers: int = 1
+    """Number of threads that compute passes side by side on a CPU, which is faster for small models. It changes nothing
+    but the time."""
+    mixed_precision: bool = False
+    """Whether to compute in bfloat16, as verl does on GPUs anyway. Weights, gradients and optimizer stay in `dtype`."""
+
+    def require(self) -> None:
+        FromModel.require(self)
+        if self.lora is not None and self.lora.dropout:
+            raise UserError("reinforcement learning needs lora.dropout=0: the sampler has no dropout")
+        ENGINES.named(self.sampler)
+        if self.sampler == "vllm" and find_spec("vllm") is None:
+            raise UserError(
+                "this recipe samples with vLLM, which is not installed: `make vllm`, or --set sampler=local"
+            )
+        if self.sampler == "local":
+            require_local(self.sampler_settings)
+        self.settings.require(self.max_context)
+
+    @property
+    def max_context(self) -> int | None:
+        """Context length in tokens: the lower of the model's and the sampler's `max_model_len`; `None` without both."""
+        given = tokens_of(self.sampler_settings.get("max_model_len"), "sampler_settings.max_model_len")
+        known = (context_of(model_folder(self.model)), given)
+        return min((length for length in known if length is not None), default=None)
+
+    @abstractmethod
+    def source(self) -> Source:
+        """The source of rows in its initial state."""
+
+    def run(self, folder: RunFolder, report: Report) -> Path:
+        base = self.start_folder(folder)
+        require_same_problems(folder, self.settings.task)
+        backend = embedded(base, self)
+        try:
+            return train_policy(backend, self.source(), self.settings, folder, report)
+        finally:
+            asyncio.run(backend.sampler.aclose())
+
+
+@dataclass(frozen=True, slots=True)
+class Policy(Reinforced):
+    """Reinforcement learning with one reward per episode.
+
+    It trains all agents of the organization (AsyncThink), or some beside frozen ones (ParaManager).
+    """
+
+    settings: RlSettings
+    """Settings of the training."""
+
+    def source(self) -> Episodes:
+        return Episodes(self.settings)
+
+    def recorded(self, folder: RunFolder) -> list[PolicyRow]:
+        """Rows for other trainers from a recorded evaluation. UserError if it is of another organization."""
+        from orgthink.training.interchange.recorded import recorded_rows
+
+        return recorded_rows(folder, self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Mars(Reinforced):
+    """Reinforcement learning of solver, verifier and corrector, each with its own reward (MarsRL)."""
+
+    settings: MarsSettings
+    """Settings of the training."""
+
+    def source(self) -> Chains:
+        return Queue(self.settings) if self.settings.rollout.schedule == "queue" else Chains(self.settings)

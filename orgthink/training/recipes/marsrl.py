@@ -1,0 +1,46 @@
+"""Settings of the MarsRL paper (section 4.1), for a model folder of yours."""
+
+from __future__ import annotations
+
+from orgthink.training.marsrl.rollout import MarsRollout
+from orgthink.training.marsrl.settings import MarsSettings
+from orgthink.training.mastered import Mastered
+from orgthink.training.policy_loss import PolicyLoss
+from orgthink.training.recipes.jobs import Mars
+
+
+def paper() -> Mars:
+    """MarsRL as in section 4.1 of its paper, for Qwen3-30B-A3B-Thinking-2507.
+
+    From UloRL, whose trainer it uses: the constant learning rate (missing in the text), the probability from which a
+    token is mastered, and POIS. Ours: steps, the target entropy, and `live`: problems begin while fewer outputs are
+    under way than two steps train on. The paper also truncates its sampling (top-p, top-k); that biases the importance
+    ratio, so nothing truncates it here. Weights change while an output is decoded, as between its segments;
+    `rollout.schedule=pipeline` has the steps of figure 3a instead, if `rollout.live` is raised to 39936 with it.
+    """
+    rollout = MarsRollout(
+        "math",
+        "paper",
+        max_tokens=65_536,
+        max_input=32_768,
+        segment=16_384,
+        temperature=0.85,
+        problems=128,
+        group=8,
+        schedule="queue",
+        live=2_048,
+    )
+    settings = MarsSettings(
+        rollout,
+        steps=200,
+        learning_rate=1e-6,
+        warmup=0,
+        decay=False,
+        loss=PolicyLoss(old="pois"),
+        mastered=Mastered(entropy=0.2, probability=0.99),
+    )
+    sampler_settings = {"gpu_memory_utilization": 0.3, "max_model_len": rollout.max_input + rollout.max_tokens}
+    return Mars(settings, model=None, sampler="vllm", sampler_settings=sampler_settings, pack_tokens=16_384)
+
+
+PAPER = paper()

@@ -1,0 +1,159 @@
+"""The registry of recipes, and the run folders of trainings: start, resume and read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orgthink.engines import MODELS
+from orgthink.record.folder import RunFolder
+from orgthink.training.recipes.adjust import put
+from orgthink.training.recipes.jobs import Job, Report
+from orgthink.util.errors import UserError
+from orgthink.util.kinds import class_by_kind
+from orgthink.util.registry import Registry
+from orgthink.util.settings import lacks
+from orgthink.util.validation import plain, typed
+
+JOBS: Registry[type[Job]] = Registry(
+    "kind of training",
+    "orgthink.jobs",
+    {
+        "pairs": "orgthink.training.recipes.jobs:Pairs",
+        "trajectories": "orgthink.training.recipes.jobs:Trajectories",
+        "policy": "orgthink.training.recipes.jobs:Policy",
+        "marsrl": "orgthink.training.recipes.jobs:Mars",
+        "mean": "orgthink.training.recipes.mean:Mean",
+    },
+    "a dataclass with settings, steps, require and run",
+    lambda cls: isinstance(cls, type) and is_dataclass(cls) and hasattr(cls, "run"),
+)
+"""Kinds of training by their name, which is `kind` in config.json."""
+
+RECIPES: Registry[Job] = Registry(
+    "recipe",
+    "orgthink.recipes",
+    {
+        "asyncthink-sft": "orgthink.training.recipes.asyncthink:SFT",
+        "asyncthink-qwen3-countdown-sft": "orgthink.training.recipes.asyncthink:COUNTDOWN_SFT",
+        "asyncthink-qwen3-math-sft": "orgthink.training.recipes.asyncthink:MATH_SFT",
+        "asyncthink-qwen3-countdown": "orgthink.training.recipes.asyncthink:COUNTDOWN",
+        "asyncthink-qwen3-countdown-sequential": "orgthink.training.recipes.asyncthink:COUNTDOWN_SEQUENTIAL",
+        "asyncthink-qwen3-math": "orgthink.training.recipes.asyncthink:MATH",
+        "asyncthink-qwen3-math-sequential-l1k": "orgthink.training.recipes.asyncthink:MATH_L1K",
+        "asyncthink-qwen3-math-sequential-l2k": "orgthink.training.recipes.asyncthink:MATH_L2K",
+        "marsrl-qwen3": "orgthink.training.recipes.marsrl:PAPER",
+        "mean-of-models": "orgthink.training.recipes.mean:MEAN",
+        "paramanager-sft": "orgthink.training.recipes.paramanager:SFT",
+        "paramanager-qwen3-sft": "orgthink.training.recipes.paramanager:PAPER_SFT",
+        "paramanager-qwen3": "orgthink.training.recipes.paramanager:PAPER",
+    },
+    "a job, such as an orgthink.training.recipes.jobs.Policy",
+    lambda job: not isinstance(job, type) and is_dataclass(job) and hasattr(job, "run"),
+)
+"""Recipes by name. Those with "qwen3" have the papers' settings and need your own model folder."""
+
+if TYPE_CHECKING:
+    AnyJob = Job
+else:
+    AnyJob = class_by_kind(JOBS)
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """Everything that determines the result of a training, as config.json stores it."""
+
+    recipe: str
+    """Name of the recipe."""
+    job: AnyJob
+    """The recipe's job, changed by the options."""
+
+
+def adjusted(job: Job, options: dict[str, Any], settings: Sequence[str]) -> Job:
+    """A recipe's job with changed fields and settings.
+
+    `options` are values of the job's fields. `settings` have the form PATH=VALUE, such as `reward.weight=0`. VALUE is a
+    word, a number, `none`, a JSON list or a JSON object. UserError for an unknown field or setting.
+    """
+    for name in options:
+        if not hasattr(job, name):
+            raise UserError(f"a {JOBS.name_of(type(job))} training has no {name}")
+    data = plain(job) | {name: plain(value) for name, value in options.items()}
+    for given in settings:
+        path, equals, _ = given.partition("=")
+        first = getattr(type(job.settings), "former", {}).get(path, path).partition(".")[0]
+        known = dict.fromkeys((*data["settings"], *data))
+        if not (path and equals):
+            raise UserError(f"--set {given}: write SETTING=VALUE, such as steps=20; it has {', '.join(known)}")
+        if first not in known:
+            raise UserError(f"--set {given}: a {JOBS.name_of(type(job))} training {lacks(first, known)}")
+        place, hint = (data, type(job)) if first in data else (data["settings"], type(job.settings))
+        try:
+            put(place, hint, given)
+        except UserError as error:
+            raise UserError(f"--set {given}: {error}") from None
+    return typed(type(job), with_whole_paths(data), "--set")
+
+
+def with_whole_paths(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a job with the whole paths of the model's folder and of the files to learn from, so that a run goes on
+    wherever it is called. A model of an installed package keeps its name."""
+    found = dict(options)
+    for name in ("model", "pairs", "episodes"):
+        value = found.get(name)
+        if (
+            value
+            and isinstance(value, str | Path)
+            and (name != "model" or (value not in MODELS and Path(value).is_dir()))
+        ):
+            found[name] = str(Path(value).resolve())
+    return found
+
+
+def folder_of(recipe: str) -> Path:
+    """Default run folder of a training: `runs/` and the name of the recipe, which may be a reference to a file."""
+    return Path("runs") / recipe.rpartition("/")[2].replace(":", "-")
+
+
+def start(training: Training, path: Path) -> RunFolder:
+    """Create the run folder of a training.
+
+    UserError if `path` is in use, or if something that the training needs is missing.
+    """
+    training.job.require()
+    unused = is_unused(path)
+    for name in _NOTES if unused else ():
+        (path / name).unlink(missing_ok=True)
+    return RunFolder.create(path, "train", training, overwrite=unused)
+
+
+_NOTES = ("pairs.json", "trajectories.json", "base.json", "task.json")
+"""Files in which a training remembers what it learns from, and from which weights."""
+
+
+def is_unused(path: Path) -> bool:
+    """Whether a folder holds a training that failed before it computed anything: it may be begun again."""
+    if not (path / "config.json").is_file():
+        return False
+    empty = {"episodes.jsonl", "metrics.jsonl"}
+    for entry in path.iterdir():
+        nothing = entry.name in empty and entry.stat().st_size == 0
+        if not (nothing or entry.name in ("config.json", *_NOTES) or entry.name.startswith(".")):
+            return False
+    return RunFolder.open(path).config["kind"] == "train"
+
+
+def training_of(folder: RunFolder) -> Training:
+    """The training of a run folder. UserError if the folder holds no training."""
+    return folder.settings("train", Training)
+
+
+def go_on(folder: RunFolder, report: Report) -> Path:
+    """Train from the newest checkpoint to the last step. Returns the folder of the model, or else what the job made.
+
+    UserError if the folder holds no training, or another process trains in it.
+    """
+    made = training_of(folder).job.run(folder, report)
+    return made / "model" if (made / "model").is_dir() else made

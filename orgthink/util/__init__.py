@@ -1,0 +1,1 @@
+"""Files, HTTP, secrets, settings and the terminal: what every other room stands on."""

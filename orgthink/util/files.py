@@ -1,0 +1,212 @@
+"""Files that a run reads and writes, beside whoever else writes there: links, pipes, a second process, a crash.
+
+A folder may come from somebody else. Nothing is ever written through a link that lies in it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from orgthink.util.errors import UserError
+
+LOCK = ".lock"
+"""File of a folder that whoever writes the folder locks. It is never replaced and never removed: a lock on a file that
+is no longer there keeps nobody out."""
+
+MOST = 1 << 26
+"""Largest size of a file that is read whole, such as config.json, in bytes."""
+
+_HELD: dict[Path, int] = {}
+"""Folders that this process has locked, by absolute path, and the descriptor of the lock file."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
+
+
+def require_folder_name(name: str) -> None:
+    """ValueError for a name of the user's that cannot name a folder of a run: it may not lead anywhere else."""
+    if _NAME.fullmatch(name) is None:
+        raise ValueError(f"{name!r} names a folder: at most 100 letters, digits and any of _ . + -")
+
+
+class Busy(UserError):
+    """Another process writes the folder."""
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Be the only process that writes a folder. The system ends the lock with its process, however that ends.
+
+    Busy if another process has it, UserError if the file system has no locks, or for a link within a locked folder.
+    """
+    import fcntl
+
+    require_unmoved(folder)
+    with _opened(folder / LOCK, "a+b", os.O_NOFOLLOW) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy(
+                f"{folder} is being written by another process: wait until that ends, or choose another folder"
+            ) from None
+        except OSError as error:
+            why = f"{folder} is on a file system without locks ({error.strerror})"
+            raise UserError(f"{why}: choose a folder on a local disk, or copy the run there") from error
+        place = Path(os.path.abspath(folder))
+        _HELD[place] = file.fileno()
+        try:
+            yield
+        finally:
+            _HELD.pop(place, None)
+
+
+def require_unmoved(folder: Path) -> None:
+    """UserError if this process has locked a folder, or one above it, that was moved since: another process may write
+    what lies at its path today. UserError, too, if a link leads out of a locked folder. Whoever writes by path asks
+    this before."""
+    place, link = Path(os.path.abspath(folder)), None
+    for above in (place, *place.parents):
+        if above in _HELD:
+            if _identity(above / LOCK) != _identity(_HELD[above]):
+                why = "was moved or removed while this process wrote it"
+                raise UserError(f"{above} {why}: nothing more is written there; go on with --resume where it is now")
+            if link is not None:
+                raise UserError(f"{link} is a link: what belongs to a run is written into its own folder only")
+        link = above if above.is_symlink() else link
+
+
+def require_lock(folder: Path) -> None:
+    """UserError if the file by which this process has locked a folder is gone: it keeps nobody out any more."""
+    held = _HELD.get(Path(os.path.abspath(folder)))
+    if held is not None and os.fstat(held).st_nlink == 0:
+        why = "was removed while this process wrote the folder, and another one may write it by now"
+        raise UserError(f"{folder / LOCK} {why}: nothing more is written there; go on with --resume")
+
+
+def _identity(file: Path | int) -> tuple[int, int] | None:
+    """Device and inode; `None` without such a file."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def open_to_read(file: Path) -> BinaryIO:
+    """Open a file to read. UserError for what is none: a pipe may never begin and a device never end."""
+    return _opened(file, "rb")
+
+
+def require_file_to_read(file: Path) -> None:
+    """For libraries that open it themselves. UserError for a pipe or a device, OSError for what cannot be opened."""
+    open_to_read(file).close()
+
+
+def open_to_append(file: Path) -> BinaryIO:
+    """Open a file for unbuffered appending, and make it if need be. UserError for a link, also a hard one, a pipe or a
+    device, and in a locked folder that was moved."""
+    require_unmoved(file.parent)
+    return _opened(file, "ab", os.O_NOFOLLOW)
+
+
+def read_whole(file: Path, most: int = MOST) -> bytes:
+    """The content of a file of at most so many bytes. UserError if it has more or is no file."""
+    with open_to_read(file) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        content = b"" if size > most else stream.read(min(max(size, MOST), most) + 1)
+    if max(size, len(content)) > most:
+        raise UserError(f"{file} has more than {most / 2**20:.3g} MiB: it is not what its name says")
+    return content
+
+
+def write_whole(file: Path, content: bytes) -> None:
+    """Write a file atomically: under a new name beside it, which is then renamed. A link in its place is replaced.
+
+    UserError for a pipe or a device, also behind a link, and in a locked folder that was moved.
+    """
+    require_unmoved(file.parent)
+    with suppress(OSError):  # without a file there
+        _require_file(file, os.stat(file))
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}.tmp")  # a known name could be a link already
+    try:
+        with temporary.open("xb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(file)
+        sync_folder(file.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(file)) from error
+
+
+def append(file: BinaryIO, content: bytes) -> None:
+    """Write all of the content to the disk, or nothing."""
+    size = os.fstat(file.fileno()).st_size
+    left = memoryview(content)
+    try:
+        while left:
+            left = left[file.write(left) :]
+        os.fsync(file.fileno())
+    except OSError:
+        os.ftruncate(file.fileno(), size)
+        raise
+
+
+def made(folder: Path) -> Path:
+    """Make a folder and those above it. Returns it without `..`, on whose way others would be made, too. UserError
+    behind a link within a locked folder."""
+    folder = folder.resolve() if ".." in folder.parts else folder
+    require_unmoved(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def sync_folder(folder: Path) -> None:
+    """Write the names in a folder to the disk: after a power cut a renamed file has its new name."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot do it for folders
+            raise
+    finally:
+        os.close(handle)
+
+
+def _opened(file: Path, mode: str, flags: int = 0) -> BinaryIO:
+    """Open without waiting for the other end of a pipe. UserError for a pipe, a device or, with O_NOFOLLOW, a link of
+    either kind."""
+
+    def opener(path: str, own: int) -> int:
+        try:
+            handle = os.open(path, own | flags | os.O_NONBLOCK, 0o666)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):
+                raise UserError(f"{path} is a link or a pipe, not a file: put a file there, or remove it") from None
+            raise
+        found = os.fstat(handle)
+        try:
+            _require_file(path, found)
+            if flags & os.O_NOFOLLOW and stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+                way_out = "copy the file, and put the copy in its place"
+                raise UserError(f"{path} is a hard link: a file of another name would be written, too; {way_out}")
+        except UserError:
+            os.close(handle)
+            raise
+        return handle
+
+    return open(file, mode, buffering=-1 if mode == "rb" else 0, opener=opener)  # type: ignore[return-value]
+
+
+def _require_file(path: Path | str, found: os.stat_result) -> None:
+    """UserError for a pipe or a device. A folder is refused in the system's own words."""
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+        raise UserError(f"{path} is a pipe or a device, not a file: put a file there, or name another")

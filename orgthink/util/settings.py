@@ -1,0 +1,99 @@
+"""What lies below a type: the names that JSON values of settings may have at any depth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from orgthink.util.errors import UserError
+from orgthink.util.kinds import ByKind
+
+
+def require_known(
+    hint: Any, value: Any, where: Sequence[str] = (), below: Callable[[Any, Any], dict[str, Any]] | None = None
+) -> None:
+    """UserError, with the nearest name, for a name in JSON values that nothing in their type bears.
+
+    `where` is the path to the values, `below` finds the types of what lies below a place.
+    """
+    below = below or types_below
+    if isinstance(value, Mapping) and below(hint, value):
+        for name, inner in value.items():
+            require_known(field_type(hint, value, name, where, below), inner, [*where, name], below)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            require_known(_item_type(hint), one, where, below)
+
+
+def field_type(
+    hint: Any, place: Any, name: str, where: Sequence[str], below: Callable[[Any, Any], dict[str, Any]]
+) -> Any:
+    """The type of what bears a name at a place; UserError if nothing does."""
+    known = below(hint, place) if isinstance(place, Mapping) else {}
+    if name not in known:
+        takes_any = isinstance(place, Mapping) and not any(isinstance(mark, ByKind) for mark in marks(hint))
+        if takes_any and (entries := next(filter(is_open, alternatives(hint)), None)) is not None:
+            return entry_type(entries)
+        raise UserError(f"{'.'.join(where)} {lacks(name, known)}".lstrip())
+    return known[name]
+
+
+def lacks(name: str, known: Iterable[str]) -> str:
+    """That there is no such setting, and which may be meant, or what there is."""
+    near = get_close_matches(name, known := list(known), n=1)
+    there = f"; it has {', '.join(known)}" if known else ""
+    return f"has no {name!r}" + (f": did you mean {near[0]}?" if near else there)
+
+
+def types_below(hint: Any, place: Mapping[str, Any]) -> dict[str, Any]:
+    """Types of what lies below a place, by name: fields of a dataclass, or the entries that a mapping has."""
+    for mark in marks(hint):
+        if isinstance(mark, ByKind):
+            return {"kind": str, **field_types(mark.class_of(place))}
+    for one in alternatives(hint):
+        if is_open(one):
+            return dict.fromkeys(place, entry_type(one))
+        if is_dataclass(one):
+            return field_types(one)
+    return {}
+
+
+def is_open(one: Any) -> bool:
+    """Whether a type takes entries of any name."""
+    return one is Any or get_origin(one) in (dict, Mapping)
+
+
+def entry_type(one: Any) -> Any:
+    """The type of the entries of such a type."""
+    return (*get_args(one), Any, Any)[1]
+
+
+def field_types(cls: Any) -> dict[str, Any]:
+    """Types of the fields of a dataclass."""
+    hints = get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(cls)}
+
+
+def marks(hint: Any) -> tuple[Any, ...]:
+    """What `Annotated` says of a type, or of one of several."""
+    if get_origin(hint) in (Union, UnionType):
+        return tuple(mark for member in get_args(hint) for mark in marks(member))
+    return hint.__metadata__ if get_origin(hint) is Annotated else ()
+
+
+def alternatives(hint: Any) -> tuple[Any, ...]:
+    """The types that values of a type may have."""
+    if get_origin(hint) is Annotated:
+        return alternatives(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        return tuple(one for member in get_args(hint) for one in alternatives(member))
+    return (hint,)
+
+
+def _item_type(hint: Any) -> Any:
+    """The type of the items of a list or tuple."""
+    found = (get_args(one)[0] for one in alternatives(hint) if get_origin(one) in (list, tuple, Sequence))
+    return next(found, Any)

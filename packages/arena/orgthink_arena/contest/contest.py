@@ -1,0 +1,194 @@
+"""The phases of an arena: the reference sets the caps, every method runs at each, and then alone, for seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from orgthink.util.errors import UserError
+from orgthink.util.terminal import reason, show
+from orgthink.util.validation import plain
+from orgthink_arena.contest.config import Arena, Run
+from orgthink_arena.contest.on_demand import OnDemand, Stopped
+from orgthink_arena.contest.plans import UNCAPPED, Cap, Workload, development_work, evaluation, table_work, timed_work
+from orgthink_arena.contest.preparing import Prepared, given_settings, made_in
+from orgthink_arena.contest.rows import Attempt, Results, attempt_of
+
+Outcomes = Mapping[str, "Results | str"]
+"""What came of each method at a cap: its results, or why it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A combination of a grid, tried on the development problems."""
+
+    variant: Mapping[str, Any]
+    """Setting → value."""
+    accuracy: float
+    """Share of right answers."""
+    tokens: int
+    """Sampled tokens of all its episodes together."""
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Right before brief."""
+        return self.accuracy, -self.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A method at a cap, before it runs."""
+
+    method: str
+    """Its name."""
+    cap: Cap
+    """What its episodes may use."""
+    trials: tuple[Trial, ...]
+    """What was tried; empty without a grid."""
+
+    @property
+    def variant(self) -> Mapping[str, Any]:
+        """The best of its grid; the first of equals."""
+        return max(self.trials, key=lambda trial: trial.rank).variant if self.trials else {}
+
+
+@dataclass
+class Contest:
+    """Runs what is missing, in the run folders of an arena. A method that fails costs only its own rows."""
+
+    out: Path
+    """Folder of the arena."""
+    arena: Arena
+    """What is compared."""
+    lab: OnDemand
+    """Runs the evaluations."""
+    prepared: Mapping[tuple[str, int], Prepared | str]
+    """Preparations by name and seed, or why one failed."""
+    only: frozenset[str] = frozenset()
+    """Methods to run; empty for all."""
+    contenders: dict[tuple[str, str], Contender] = field(default_factory=dict)
+    """Methods at caps, by both names."""
+
+    async def outcomes(self) -> tuple[Cap, dict[Cap, Outcomes]]:
+        """The mean budget of the reference, and what came of every method at each cap.
+
+        UserError if the reference fails: then there is no cap. Stopped after Ctrl-C.
+        """
+        name = self.arena.reference
+        reference = await self._outcome(name, UNCAPPED)
+        if isinstance(reference, str):
+            raise UserError(f"the reference {name} failed, so there is no cap: {reference}")
+        mean = mean_budget(reference.attempts)
+        caps = [mean.of(factor) for factor in self.arena.factors]
+        show(f"mean budget of {name}: {mean.tokens} tokens, {mean.replies} replies")
+        found: dict[Cap, dict[str, Results | str]] = {UNCAPPED: {name: reference}}
+        for cap in caps + [UNCAPPED] * self.arena.uncapped:
+            for method in self.arena.methods:
+                if method not in found.setdefault(cap, {}):
+                    found[cap][method] = await self._outcome(method, cap)
+        for cap, outcomes in found.items():
+            for method, outcome in outcomes.items():
+                if isinstance(outcome, Results):
+                    outcomes[method] = await self._timed(outcome, cap)
+        return mean, dict(found)
+
+    async def _outcome(self, name: str, cap: Cap) -> Results | str:
+        if self.only and name not in self.only and name != self.arena.reference:
+            return "not run"
+        try:
+            return await self._results(name, cap)
+        except Stopped:
+            raise
+        except Exception as error:  # a method of somebody's may raise anything; the others go on
+            show(f"orgthink: {name} at {cap.name} failed: {reason(error)}", error=True)
+            return f"failed: {reason(error)}"
+
+    async def _results(self, name: str, cap: Cap) -> Results:
+        contender = self.contenders[name, cap.name] = Contender(name, cap, await self._trials(name, cap))
+        by_seed = {
+            seed: await self._attempts(
+                contender, seed, table_work(self.arena), contender.variant, f"{cap.name}-seed{seed}"
+            )
+            for seed in self.arena.seeds
+        }
+        chosen_on = sum(trial.tokens for trial in contender.trials)
+        search = {
+            seed: chosen_on + sum(made.spent.sampled_tokens for made in self._preparations(name, seed).values())
+            for seed in self.arena.seeds
+        }
+        return Results(name, by_seed, {}, self.trained(name), search)
+
+    async def _timed(self, results: Results, cap: Cap) -> Results | str:
+        """The results with episodes that have the machine to themselves, of every seed: trainings differ in seconds,
+        too."""
+        if not self.arena.timed:
+            return results
+        contender, work = self.contenders[results.method, cap.name], timed_work(self.arena)
+        try:
+            alone = {
+                seed: await self._attempts(contender, seed, work, contender.variant, f"{cap.name}-alone-seed{seed}")
+                for seed in self.arena.seeds
+            }
+        except Stopped:
+            raise
+        except Exception as error:
+            return f"failed: {reason(error)}"
+        return Results(results.method, results.by_seed, alone, results.trained, results.search_tokens)
+
+    async def _trials(self, name: str, cap: Cap) -> tuple[Trial, ...]:
+        """Every combination of a grid, on development problems at the same cap, with the first seed."""
+        method, seed = self.arena.methods[name], self.arena.seeds[0]
+        if not method.grid:
+            return ()
+        contender, trials = Contender(name, cap, ()), []
+        for i, variant in enumerate(method.variants):
+            work = development_work(self.arena)
+            attempts = await self._attempts(contender, seed, work, variant, f"{cap.name}-{i}", "development")
+            accuracy = fmean(attempt.right or False for attempt in attempts)
+            trials.append(Trial(plain(variant), accuracy, sum(attempt.tokens for attempt in attempts)))
+        return tuple(trials)
+
+    async def _attempts(
+        self,
+        contender: Contender,
+        seed: int,
+        work: Workload,
+        variant: Mapping[str, Any],
+        run: str,
+        part: str = "evaluations",
+    ) -> list[Attempt]:
+        """The attempts of one evaluation, from its run folder."""
+        method = self.arena.methods[contender.method]
+        made = self._preparations(contender.method, seed)
+        given = given_settings(method, {name: made[name, seed] for name in method.preparations})
+        plan = evaluation(self.arena, contender.method, contender.cap, seed, work, variant, given)
+        path = self.out / part / contender.method / run
+        unit = self.arena.unit if part == "evaluations" else None
+        place = made_in(self.out, self.arena).resolve()
+        episodes = await self.lab.episodes(path, plan, f"{part}/{contender.method}/{run}", place)
+        return [attempt_of(episode, unit, contender.cap) for episode in episodes]
+
+    def _preparations(self, name: str, seed: int) -> dict[Run, Prepared]:
+        """Those of a method. UserError if one failed."""
+        found: dict[Run, Prepared] = {}
+        for run in self.arena.runs(name, seed):
+            made = self.prepared[run]
+            if isinstance(made, str):
+                raise UserError(f"its preparation {run[0]} failed: {made}")
+            found[run] = made
+        return found
+
+    def trained(self, name: str) -> bool:
+        """Whether each seed has a preparation of its own."""
+        return any(self.arena.preparations[each].seeded for each in self.arena.methods[name].preparations)
+
+
+def mean_budget(attempts: Iterable[Attempt]) -> Cap:
+    """What an episode uses on average, as a cap."""
+    found = list(attempts)
+    tokens, replies = fmean(attempt.tokens for attempt in found), fmean(attempt.cost for attempt in found)
+    return Cap("mean", max(1, ceil(tokens)), max(1, ceil(replies)))

@@ -1,0 +1,1 @@
+"""Sandboxes that run a program on the inputs of its tests."""

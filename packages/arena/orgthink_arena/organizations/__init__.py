@@ -1,0 +1,1 @@
+"""Organizations of other papers: baselines."""

@@ -1,0 +1,1 @@
+"""Public benchmarks (`bench:NAME`) and reasoning-gym (`gym:NAME`)."""

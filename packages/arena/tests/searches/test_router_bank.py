@@ -1,0 +1,127 @@
+"""A bank: what each member of a pool is worth on training problems, by an evaluation that can be resumed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from members import POOL, TASK
+from orgthink_arena.organizations.router import bank_of, best_member
+from orgthink_arena.searches import spent
+from orgthink_arena.searches.router_bank import BankSettings, RouterBank
+from terse import TERSE
+
+from orgthink.engines import EngineSpec
+from orgthink.evaluate.evaluation import RoleSpec
+from orgthink.record.episode import Sampling
+from orgthink.record.folder import RunFolder
+from orgthink.training.recipes.registry import Training, go_on, start
+from orgthink.util.errors import UserError
+from orgthink.util.files import locked
+
+JOB = RouterBank(BankSettings(TASK, POOL, TERSE, problems=6, samples=2))
+
+
+def made(path: Path, job: RouterBank = JOB) -> tuple[Path, list[dict[str, Any]]]:
+    lines: list[dict[str, Any]] = []
+    return go_on(start(Training("test", job), path), lines.append), lines
+
+
+def test_a_bank_knows_who_is_right_and_what_it_took(tmp_path: Path) -> None:
+    file, lines = made(tmp_path / "run")
+    bank = bank_of(str(file))
+    assert len(bank.problems) == 6 and [line["step"] for line in lines] == list(range(1, JOB.steps + 1))
+    assert all(known.scores == {"wrong": 0.0, "right": 1.0} for known in bank.problems)
+    assert all(known.tokens["wrong"] > known.tokens["right"] for known in bank.problems)
+    assert best_member(("wrong", "right"), bank.problems) == "right"
+    used = spent.read(tmp_path / "run")
+    tokens = sum(known.tokens[name] * 2 for known in bank.problems for name in POOL)
+    assert (used.episodes, used.replies, used.cost_units, used.sampled_tokens) == (24, 24, 24.0, tokens)
+
+
+def test_a_bank_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    whole, _ = made(tmp_path / "whole")
+    lines: list[int] = []
+
+    def stop(line: dict[str, Any]) -> None:
+        lines.append(line["step"])
+        if line["step"] == 17:
+            raise KeyboardInterrupt
+
+    folder = start(Training("test", JOB), tmp_path / "cut")
+    with pytest.raises(KeyboardInterrupt):
+        go_on(folder, stop)
+    assert not (tmp_path / "cut" / "bank.json").exists()
+    resumed = go_on(RunFolder.open(tmp_path / "cut"), lambda line: lines.append(line["step"]))
+    assert max(lines) == JOB.steps and len(lines) < JOB.steps + 17, "what was recorded is not run again"
+    assert sorted(json.loads(resumed.read_text())["problems"], key=str) == sorted(
+        json.loads(whole.read_text())["problems"], key=str
+    )
+
+
+def test_given_run_folders_are_taken(tmp_path: Path) -> None:
+    made(tmp_path / "first")
+    given = {"right": str(tmp_path / "first" / "members" / "right")}
+    job = RouterBank(replace(JOB.settings, evaluations=given))
+    file, lines = made(tmp_path / "second", job)
+    assert {line["member"] for line in lines} == {"wrong"} and len(lines) == 12 == job.steps
+    assert all(known.scores == {"wrong": 0.0, "right": 1.0} for known in bank_of(str(file)).problems)
+    assert spent.read(tmp_path / "second").episodes == 12
+
+
+def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the pool is empty"):
+        BankSettings(TASK, {})
+    with pytest.raises(ValueError, match="evaluations name 'nobody'"):
+        BankSettings(TASK, POOL, evaluations={"nobody": "x"})
+    other = {"right": str(tmp_path)}
+    with pytest.raises(UserError, match="is not a run folder"):
+        made(tmp_path / "run", RouterBank(replace(JOB.settings, evaluations=other)))
+
+
+def test_a_second_process_makes_nothing_of_a_bank(tmp_path: Path) -> None:
+    folder = start(Training("test", JOB), tmp_path / "run")
+    before = sorted(folder.path.iterdir())
+    with locked(folder.path), pytest.raises(UserError, match="run is being written by another process"):
+        go_on(folder, lambda line: None)
+    assert sorted(folder.path.iterdir()) == before
+
+
+ENGINE = """
+import os
+from rule_engine import RuleEngine
+from orgthink.util.errors import EngineError
+def rule(text):
+    if not os.path.exists({works!r}):
+        raise EngineError("the server is gone")
+    return "<ANSWER> 0 </ANSWER>"
+async def opened(rest, **settings):
+    return RuleEngine(rule, model=rest)
+"""
+
+
+def test_what_failed_is_spent_however_often_it_was_run_again(tmp_path: Path) -> None:
+    works, engine = tmp_path / "works", tmp_path / "engine.py"
+    engine.write_text(ENGINE.format(works=str(works)))
+    flaky = RoleSpec(EngineSpec(f"{engine}:opened:flaky"), Sampling(40))
+    folder = start(
+        Training("test", RouterBank(BankSettings(TASK, {"flaky": flaky, "right": POOL["right"]}, TERSE, problems=4))),
+        tmp_path / "run",
+    )
+    counted = list[int]()
+    for _ in range(2):
+        with pytest.raises(UserError, match="no graded problem in common"):
+            go_on(folder, lambda line: None)
+        counted.append(spent.read(folder.path).episodes)
+    works.touch()
+    go_on(folder, lambda line: None)
+    assert [*counted, spent.read(folder.path).episodes] == [8, 12, 16]
+
+
+@pytest.mark.parametrize("name", ["../../climbed", "/absolute", "a/b", ".", "", "\x1b]0;x\x07", "x" * 300])
+def test_a_member_is_no_path(name: str) -> None:
+    with pytest.raises(ValueError, match="names a folder"):
+        BankSettings(TASK, {name: POOL["right"], "wrong": POOL["wrong"]})

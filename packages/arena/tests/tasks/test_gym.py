@@ -1,0 +1,381 @@
+"""Tasks of reasoning-gym: the reference is right, junk is wrong, no text of an answer is run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("reasoning_gym")
+
+from orgthink_arena.tasks import gym
+from orgthink_arena.tasks.gym_process import SCORING
+
+from orgthink.cli import main
+from orgthink.record.episode import Problem
+from orgthink.tasks import task_named, task_of
+from orgthink.util.errors import ToolError, UserError
+from orgthink.util.isolated import IsolatedProcess, ProcessEnded
+
+SAMPLE = ("chain_sum", "complex_arithmetic", "countdown", "word_sorting", "n_queens", "mini_sudoku", "jugs", "rearc")
+"""Fast ones, with a scorer of each kind."""
+
+
+def first(name: str, n: int, split: str = "test", seed: int = 0) -> list[Problem]:
+    return list(islice(task_named(name).problems(split, seed), n))  # type: ignore[arg-type]
+
+
+def junk(problem: Problem, canary: Path) -> Iterator[str]:
+    """Texts that are right nowhere."""
+    yield from ("", " \n\t", "I do not know.", "nan", "[NaN, NaN]", "{}", "[" * 20_000, "\ud800\x00🙂", "x" * 100_001)
+    yield f"{problem.data['answer']} is what it may be, or {problem.data['answer']}\nor not"
+    yield f"__import__('pathlib').Path({str(canary)!r}).touch()"
+    yield f"[c for c in ().__class__.__base__.__subclasses__()] and open({str(canary)!r}, 'w')"
+    yield "9**9**9**9"
+    yield f"{{1: exec(\"open({str(canary)!r}, 'w')\")}}"
+
+
+def check(names: Sequence[str], n: int, folder: Path) -> None:
+    canary, faults = folder / "canary", []
+    for name in names:
+        task = task_named(f"gym:{name}")
+        for problem in islice(task.problems("test", 0), n):
+            reference = problem.data["answer"]
+            right, wrong = (reference, f"\n {reference} \n"), junk(problem, canary)
+            faults += [(name, text) for text in right if not task.grade(problem, text).all_correct]
+            faults += [(name, text[:80], reference[:80]) for text in wrong if task.grade(problem, text).correct]
+    assert faults == []
+    assert not os.listdir(folder)
+
+
+def test_references_are_right_and_junk_is_wrong(tmp_path: Path) -> None:
+    check(SAMPLE, 2, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(8))
+def test_all_references_are_right_and_all_junk_is_wrong(part: int, tmp_path: Path) -> None:
+    assert len(gym.NAMES) >= 87
+    check(gym.NAMES[part::8], 20, tmp_path)
+
+
+def elsewhere(names: Sequence[str], n: int, hashes: str) -> dict[str, list[list[str]]]:
+    """The problems of other processes."""
+    program = (
+        "import json, sys; from itertools import islice; from orgthink.tasks import task_named\n"
+        "print(json.dumps({name: [[p.id, p.text, p.data['answer']] for p in islice(task_named('gym:' + name)"
+        f".problems('test', 0), {n})] for name in json.loads(sys.argv[1])}}))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": hashes}
+    found = subprocess.run(
+        [sys.executable, "-c", program, json.dumps(names)], env=environment, capture_output=True, check=True
+    )
+    return json.loads(found.stdout)
+
+
+def assert_the_same_elsewhere(names: Sequence[str], n: int) -> None:
+    for name, there in elsewhere(names[::-1], n, "7").items():  # in another order, too
+        here = [[p.id, p.text, p.data["answer"]] for p in first(f"gym:{name}", n)]
+        assert here == there, name
+
+
+def test_other_processes_make_the_same_problems() -> None:
+    assert_the_same_elsewhere(SAMPLE, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(8))
+def test_other_processes_make_all_the_same_problems(part: int) -> None:
+    assert_the_same_elsewhere(gym.NAMES[part::8], 20)
+
+
+CHEATS: dict[str, Callable[[str], str]] = {
+    "coin_flip": lambda right: right[:1],
+    "complex_arithmetic": lambda right: "nan",
+    "number_sorting": lambda right: json.dumps([float("nan")] * (right.count(",") + 1)),
+    "figlet_font?min_word_len=11&max_word_len=12": lambda right: f"{right[:10]}#{right[11:]}",
+    "letter_jumble": lambda right: f"{right} more",
+    "word_sorting": lambda right: f"{right}, more",
+    "gsm_symbolic": lambda right: f"{right} or {right}7",
+    "fraction_simplification": lambda right: f"{right} or 1/2",
+    "knights_knaves": lambda right: f"{right} {right}",
+    'time_intervals?task_types=["date"]': lambda right: f"{right} or 3 days",
+    "game_of_life": lambda right: json.dumps([*json.loads(right), [7]]),
+    "quantum_lock": lambda right: f"I guess {right}".replace("A", "an").replace("B", "be").replace("C", "see"),
+    'advanced_geometry?task_types=["orthocenter"]': lambda right: f"{right}, 5",
+    "calendar_arithmetic": lambda right: f"{right}7",
+    "polynomial_equations": lambda right: f"{right}, 1e9",
+    "bitwise_arithmetic": lambda right: f"int({right!r}, 0)",
+    "countdown": lambda right: f"{right} + 0",
+    "n_queens": lambda right: repr([list(row.split()) for row in right.splitlines()]),
+}
+"""Wrong answers, made of the reference, that a scorer of reasoning-gym, or a careless one of ours, gives 1.0."""
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_what_cheats_a_scorer_is_wrong(name: str) -> None:
+    task = task_named(f"gym:{name}")
+    for problem in first(f"gym:{name}", 4):
+        right = problem.data["answer"]
+        assert task.grade(problem, right).all_correct
+        assert not task.grade(problem, CHEATS[name](right)).correct, (CHEATS[name](right), right)
+
+
+def changed(right: str, *pairs: tuple[str, str]) -> list[str]:
+    """Texts that differ from the reference."""
+    return [text for old, new in pairs if (text := right.replace(old, new)) != right]
+
+
+NEARLY: dict[str, Callable[[str], list[str]]] = {
+    "coin_flip?min_trials=12&max_trials=18": lambda right: [
+        *("0", "1", "0.5", f"-{right}"),
+        *(repr(float(right) * factor) for factor in (0.98, 1.02, 2)),
+    ],
+    "gsm_symbolic": lambda right: [f"-{right}", f"−{right}", f"it is -{right}", f"-{right}.0", f"= -{right}"],
+    "time_intervals": lambda right: [
+        *(f"-{right}", f"+{right}", right.split()[0] if "days" in right else "0", f"{right}%", f"{right}.0"),
+        *changed(right, ("days", "weeks"), ("days", "hours"), ("days", ""), (", ", ", -"), ("days", "days ago")),
+    ],
+}  # fmt: skip
+"""Answers of another sign, unit or size, made of the reference."""
+
+
+@pytest.mark.parametrize("name", NEARLY)
+def test_signs_units_and_sizes_count(name: str) -> None:
+    task = task_named(f"gym:{name}")
+    for problem in first(f"gym:{name}", 12):
+        right = problem.data["answer"]
+        taken = [text for text in NEARLY[name](right) if text != right and task.grade(problem, text).correct]
+        assert task.grade(problem, right).all_correct and not taken, right
+
+
+def test_spellings_that_mean_the_same_are_right() -> None:
+    flips, sums, times = (task_named(f"gym:{name}") for name in ("coin_flip", "gsm_symbolic", "time_intervals"))
+    for problem in first("gym:coin_flip", 20):
+        right = Fraction(problem.data["answer"])
+        for text in (f"{float(right):.3e}", str(right), str(right.limit_denominator(1 << 15)), f"{float(right):.6f}"):
+            assert flips.grade(problem, text).all_correct, (text, problem.data["answer"])
+    for problem in first("gym:gsm_symbolic", 5):
+        right = problem.data["answer"]
+        for text in (f"{right}.0", f"The answer is {right}."):
+            assert sums.grade(problem, text).all_correct
+    for problem in first("gym:time_intervals", 20):
+        right = problem.data["answer"]
+        for text in (f"0{right}", f" {right}\n", right.upper() if right.endswith("days") else right):
+            assert times.grade(problem, text).all_correct or right.startswith("-"), (text, right)
+
+
+def test_answers_other_than_the_reference_are_right_too() -> None:
+    countdown, bits, queens = (task_named(f"gym:{name}") for name in ("countdown", "bitwise_arithmetic", "n_queens"))
+    for problem in first("gym:countdown", 5):
+        assert countdown.grade(problem, f"({problem.data['answer']})").all_correct
+        assert not countdown.grade(problem, f"2*({problem.data['answer']})/2").correct, "numbers that are not given"
+    for problem in first("gym:bitwise_arithmetic", 5):
+        assert bits.grade(problem, str(int(problem.data["answer"], 0))).all_correct
+    for problem in first("gym:number_sorting", 5):
+        assert task_named("gym:number_sorting").grade(problem, problem.data["answer"].replace("'", '"')).all_correct
+    (problem,) = first("gym:n_queens", 1)
+    assert not queens.grade(problem, problem.data["answer"].replace("Q", "_")).correct
+
+
+def test_a_scorer_that_hangs_is_wrong_and_the_next_answer_is_graded() -> None:
+    task = task_named("gym:coin_flip")
+    (problem,) = first("gym:coin_flip", 1)
+    before = gym.PROCESS.process
+    assert not task.grade(problem, "1e99999999999").correct
+    assert gym.PROCESS.process is not before, f"{SCORING} seconds ended it"
+    assert task.grade(problem, problem.data["answer"]).all_correct
+    assert gym.PROCESS.process is not None
+    gym.PROCESS.process.send_signal(signal.SIGKILL)
+    gym.PROCESS.process.wait()
+    assert task.grade(problem, problem.data["answer"]).all_correct
+
+
+def test_a_broken_reasoning_gym_grades_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that nobody scored is not wrong, and a problem that nobody made was not too slow."""
+    task = task_named("gym:chain_sum")
+    (problem,) = first("gym:chain_sum", 1)
+    (tmp_path / "reasoning_gym").mkdir()
+    (tmp_path / "reasoning_gym" / "__init__.py").write_text("raise ImportError('sympy of another version')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(gym, "PROCESS", IsolatedProcess("orgthink_arena.tasks.gym_process"))
+    with pytest.raises(ToolError, match="sympy of another version"):
+        task.grade(problem, problem.data["answer"])
+    with pytest.raises(ToolError, match="sympy of another version"):
+        first("gym:chain_sum", 1)
+
+
+def test_an_answer_that_kills_its_scorer_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed:
+        def ask(self, question: object) -> object:
+            raise ProcessEnded("killed by SIGSEGV")
+
+    (problem,) = first("gym:chain_sum", 1)
+    monkeypatch.setattr(gym, "PROCESS", Killed())
+    assert task_named("gym:chain_sum").grade(problem, "7").correct == 0
+    with pytest.raises(ProcessEnded):  # no answer is to blame
+        first("gym:chain_sum", 1)
+
+
+def test_while_an_answer_is_scored_python_refuses_to_run_anything(tmp_path: Path) -> None:
+    """A scorer that evaluates the answer gets nowhere, and what is seen by nobody else is refused at any time."""
+    program = f"""if True:
+        import reasoning_gym, sys
+        from orgthink.tasks import gym_process
+        canary = {str(tmp_path / "canary")!r}
+        tries = [
+            lambda: eval(f"open({{canary!r}}, 'w')"),
+            lambda: exec("1"),
+            lambda: open(canary, "w"),
+            lambda: open(sys.executable),
+            lambda: __import__("os").system(f"touch {{canary}}"),
+            lambda: __import__("subprocess").run(["touch", canary]),
+            lambda: __import__("socket").socket(),
+            lambda: __import__("pathlib").Path(canary).touch(),
+            lambda: __import__("wave"),
+        ]
+        class Scorer:
+            def score_answer(self, answer, entry):
+                return float(tries[int(answer)]() is not None)
+        sys.addaudithook(gym_process._audit)
+        gym_process._entry = lambda name, settings, number: {{"question": "?", "answer": "the right one"}}
+        gym_process._dataset = lambda name, settings, chunk: Scorer()
+        grades = [gym_process.grade("maze", {{}}, 0, str(i))["right"] for i in range(len(tries))]
+        refused = 0
+        for one in (tries[2], *tries[4:8]):
+            try:
+                one()
+            except PermissionError:
+                refused += 1
+        print(grades.count(False), len(grades), refused)
+    """
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["9", "9", "5"]
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.slow
+def test_scorers_need_nothing_that_the_guard_refuses() -> None:
+    """Not only answers that equal the reference: the scorers themselves run under the guard."""
+    program = """if True:
+        import json, numpy, pydantic, reasoning_gym, sys
+        from orgthink.tasks import gym, gym_process
+        sys.addaudithook(gym_process._audit)
+        faults = []
+        for name in gym.NAMES:
+            for number in range(6):
+                dataset = gym_process._dataset(name, "{}", 0)
+                entry = gym_process._entry(name, "{}", number)
+                reference, also = entry["answer"].strip(), gym_process._ALSO.get(name)
+                gym_process._guarded = True
+                try:
+                    right = name in gym_process._INSTEAD or dataset.score_answer(reference, entry) == 1.0
+                    right = right and (also is None or also(entry, reference))
+                except Exception as error:
+                    right = repr(error)
+                gym_process._guarded = False
+                if right is not True:
+                    faults.append([name, number, str(right), reference])
+        print(json.dumps(faults), file=sys.stderr)
+    """
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(found.stderr.splitlines()[-1]) == []
+
+
+def test_a_forked_process_asks_its_own() -> None:
+    task = task_named("gym:chain_sum")
+    (problem,) = first("gym:chain_sum", 1)
+    assert gym.PROCESS.process is not None
+    child = os.fork()
+    if child == 0:
+        os._exit(gym.PROCESS.process is not None)
+    assert os.waitpid(child, 0)[1] == 0
+    assert task.grade(problem, problem.data["answer"]).all_correct
+
+
+def test_equal_questions_are_never_in_both_splits() -> None:
+    """By the question, whatever the seed and the settings are: the tower has few."""
+    names = (
+        "gym:tower_of_hanoi",
+        "gym:tower_of_hanoi?max_disks=4",
+        "gym:coin_flip?max_trials=6",
+        "gym:string_splitting",
+    )
+    of = {
+        split: {p.text for name in names for seed in range(3) for p in first(name, 60, split, seed)}
+        for split in ("train", "test")
+    }
+    assert len(of["train"]) > 30 and len(of["test"]) > 30 and not of["train"] & of["test"]
+
+
+def test_seeds_and_settings_change_the_stream() -> None:
+    one, other = ([p.id for p in first("gym:mini_sudoku", 20, "train", seed)] for seed in (0, 1))
+    assert not set(one) & set(other) and one == [p.id for p in first("gym:mini_sudoku", 20, "train")]
+    assert all(p.text.count("_") == 3 for p in first("gym:mini_sudoku?min_empty=3&max_empty=3", 5))
+    easy, hard = (first(f"gym:chain_sum?level={level}", 20) for level in (0, 9))
+    assert max(len(p.text) for p in easy) < max(len(p.text) for p in hard)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    {
+        "gym:mini_sudoko": "unknown task of reasoning-gym 'mini_sudoko': did you mean mini_sudoku?",
+        "gym:boxnet": "gym:boxnet is not offered: its problems have no reference answer",
+        "sudoku+gym:simple_integration": "its scorer runs the answer as a program",
+        "gym:*": "orgthink list gym",
+        "gym": "gym is a family of tasks: `orgthink list gym` lists them",
+        "gym:mini_sudoku?min_emty=3": "unknown setting of gym:mini_sudoku 'min_emty': did you mean min_empty?",
+        "gym:mini_sudoku?min_empty=13": 'does not take {"min_empty": 13}',
+        "gym:mini_sudoku?min_empty=x": "valid integer",
+        "gym:mini_sudoku?seed=3": "unknown setting",
+        "gym:mini_sudoku?min_empty": "takes settings as SETTING=VALUE",
+        "gym:mini_sudoku?min_empty=8&min_empty=9": "each once",
+        "gym:mini_sudoku?level=5": "has the levels 0 to 4, not 5",
+        "gym:acre?level=0": "gym:acre has no levels",
+        "gym:spell_backward?data_file=../../../secret": "may not name a file",
+    }.items(),
+)
+def test_what_cannot_be_is_refused_in_a_line(name: str, line: str) -> None:
+    with pytest.raises(UserError) as refused:
+        first(name, 1)
+    assert line in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_names_with_settings_are_parts_of_mixtures() -> None:
+    mixture = task_named("gym:chain_sum?max_terms=3+sudoku+gym:mini_sudoku?min_empty=8&level=1")
+    assert mixture.name == "gym:chain_sum?max_terms=3+sudoku+gym:mini_sudoku?level=1&min_empty=8"
+    sums, grid, mini = islice(mixture.problems("test", 0), 3)
+    assert (sums.task, grid.task) == ("gym:chain_sum?max_terms=3", "sudoku")
+    for problem in (sums, mini):
+        assert mixture.grade(problem, problem.data["answer"]).all_correct and task_of(problem) is not None
+    signs = task_named('gym:basic_arithmetic?operators=["%2B"]@0/2')
+    assert all("*" not in problem.query for problem in islice(signs.problems("train", 0), 5))
+
+
+def test_a_record_of_another_version_is_not_graded() -> None:
+    task = task_named("gym:mini_sudoku")
+    (problem,) = first("gym:mini_sudoku", 1)
+    other = replace(problem, data={**problem.data, "number": 1, "reasoning_gym": "0.0.1"})
+    with pytest.raises(UserError, match=r"made by reasoning-gym 0\.0\.1"):
+        task.grade(other, "x")
+    with pytest.raises(UserError, match="has no number"):
+        task.grade(replace(problem, data={}), "x")
+
+
+def test_the_list_says_what_there_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gym, "NAMES", ("chain_sum", "mini_sudoku"))
+    assert main(["list", "gym"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert listed[0].startswith("gym:chain_sum ") and " s  " in listed[0] and "→" in listed[0]
+    assert len(listed) == 2 + len(gym.REFUSED) and all("not offered: " in line for line in listed[2:])
+    assert main(["list", "gym:mini_sudoku"]) == 0
+    assert "  level  0 to 4\n  min_empty  8\n" in capsys.readouterr().out

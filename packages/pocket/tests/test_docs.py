@@ -1,0 +1,152 @@
+"""The documentation is true: its Python runs, its command lines are understood, and what it names exists."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+from pages import ENDPOINT, EXPERIMENTS, PAGES, ROOT, Block, blocks, commands, endpoint, links
+
+from orgthink import tasks
+from orgthink.cli import _verb, main
+from orgthink.cli.eval import Eval
+from orgthink.cli.run import RunCommand
+from orgthink.cli.train import Train
+
+PYTHON = [block for page in PAGES for block in blocks(page, "python")]
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+MAKE = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def server():
+    with endpoint() as url:
+        yield url
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.setattr(
+        tasks, "_opened", dict(tasks._opened)
+    )  # tasks of the pages share names with others of the tests
+    return tmp_path
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=[block.name for block in PYTHON])
+def test_a_python_block_runs_and_prints_what_its_comments_say(block: Block, server, elsewhere, capsys):
+    code = block.text.replace(ENDPOINT, server)
+    exec(compile(code, block.name, "exec"), {"__name__": "__main__"})  # our own text, not a model's
+    promised = re.findall(r"# → (.*)", code)
+    if promised:
+        assert [line for line in capsys.readouterr().out.splitlines() if line] == promised
+
+
+@pytest.mark.parametrize("page", [*PAGES, *EXPERIMENTS], ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_line_is_understood(page: Path, elsewhere):
+    lay_out(page)
+    for program, *words in commands(page):
+        if program == "orgthink":
+            understood(words)
+        elif program == "make":
+            assert set(words) <= set(MAKE), words
+        elif program == "python" and words[0] == "-m":
+            assert importlib.util.find_spec(words[1]) is not None, words
+
+
+def lay_out(page: Path) -> None:
+    """Write the files that a page shows: blocks whose first line is their name, in pieces if it stands there again."""
+    for language in ("python", "toml"):
+        for block in blocks(page, language):
+            if name := re.match(r"# (\S+\.\w+)\n", block.text):
+                with Path(name[1]).open("a") as file:
+                    file.write(block.text)
+    for block in blocks(page, "json"):
+        for name in ("problems.jsonl", "graph.json"):
+            Path(name).write_text(block.text)
+
+
+def understood(words: list[str]) -> None:
+    """The parser takes the words; recipes, organizations, tasks and settings that they name exist."""
+    model = "pocket-manager" if "paramanager" in words else "pocket"
+    verb = _verb([re.sub(r"^(FOLDER|MODEL_FOLDER|runs/\S+/model)$", model, word) for word in words])
+    if getattr(verb, "resume", None) is not None:
+        return
+    if isinstance(verb, Train):
+        from orgthink.training.recipes.registry import RECIPES, adjusted
+
+        adjusted(RECIPES.named(verb.named_recipe), {}, verb.set)
+    elif isinstance(verb, Eval):
+        verb.organize(verb.organizations, verb.own())
+    elif isinstance(verb, RunCommand):
+        verb.organize((verb.organization,))
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_the_commands_of_a_tutorial_run_one_after_the_other(page: Path, server, elsewhere, capsys):
+    """On one problem each, but for those with a placeholder or a model that nobody trains here."""
+    lay_out(page)
+    for program, *words in commands(page, inline=False):
+        placeholders = [word for word in words if re.search(r"(?<!:)\b[A-Z]{4,}\b|^runs/.*/model$", word)]
+        if program == "orgthink" and not placeholders:
+            line = [word.replace(ENDPOINT, server) for word in words]
+            if "--n" in line:
+                line[line.index("--n") + 1] = "1"
+            assert main(line) == 0, (line, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, *EXPERIMENTS, ROOT / "AGENTS.md"], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_every_link_leads_somewhere(page: Path):
+    assert [target for target in links(page) if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_path_that_a_page_names_exists(page: Path):
+    """`orgthink/measure/latency.py` is a file, and the symbols that follow a link to it stand in it."""
+    if page.name == "log.md":
+        return  # dated: paths of their time
+    text = page.read_text()
+    named = re.findall(r"`((?:orgthink|pocket|experiments|benchmarks|tests|examples)/[\w./-]+)`", text)
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    for path, symbols in re.findall(r"`(orgthink/[\w/]+\.py)`(?:\]\([^)]*\))?: ((?:`\w+`(?:, | and )?)+)", text):
+        source = (ROOT / path).read_text()
+        for symbol in re.findall(r"`(\w+)`", symbols):
+            assert re.search(rf"^\s*(?:def|class|async def) {symbol}\b|^{symbol}\b.*=", source, re.MULTILINE), (
+                path,
+                symbol,
+            )
+
+
+API = ROOT / "docs" / "api.md"
+MODULE = re.compile(r"`(orgthink(?:\.\w+)*)`")
+
+
+def offered() -> list[tuple[str, str]]:
+    """Module and name of everything in the tables of the API page: of the section's module, or of the row's."""
+    found = []
+    for section in re.split(r"^## ", API.read_text(), flags=re.MULTILINE)[1:]:
+        own = MODULE.match(section)
+        for row in re.findall(r"^\| (`.*?) \| (.*) \|$", section, re.MULTILINE):
+            module = own[1] if own else MODULE.match(row[0])[1]
+            names = re.findall(r"`(\w+)[`(]", row[0] if own else re.sub(r"\(.*?\)", "", row[1]))
+            found += [(module, name) for name in names]
+    return found
+
+
+@pytest.mark.parametrize(("module", "name"), offered(), ids=lambda part: part)
+def test_what_the_api_page_lists_can_be_imported(module, name):
+    found = importlib.import_module(module)
+    is_module = hasattr(found, "__path__") and importlib.util.find_spec(f"{module}.{name}") is not None
+    assert is_module or hasattr(found, name)
+
+
+@pytest.mark.parametrize("module", ["orgthink", "orgthink.runtime", "orgthink.tasks"])
+def test_the_api_page_lists_everything_that_a_package_offers(module):
+    listed = {name for place, name in offered() if place == module}
+    assert {name for name in importlib.import_module(module).__all__ if name[0] != "_"} <= listed

@@ -1,0 +1,71 @@
+"""`orgthink serve` as a process: a shipped model answers, a file adds another, and SIGTERM lets both finish."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+
+from orgthink.cli import main
+from orgthink.record.folder import RunFolder
+from orgthink.tasks import task_named
+
+MORE = """
+[brief]
+organization = "sequential"
+model = "pocket"
+max_tokens = 64
+"""
+
+
+def test_a_shipped_model_is_served_with_the_budget_that_it_was_trained_for(tmp_path: Path) -> None:
+    (tmp_path / "more.toml").write_text(MORE)
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "orgthink", "serve", "--model", "pocket-async", "--port", "0", "--more"]
+    server = subprocess.Popen(
+        [*command, str(tmp_path / "more.toml"), "--out", str(out)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"ORGTHINK_API_KEY": "secret"},
+    )
+    try:
+        assert server.stdout is not None
+        found = re.match(r"asyncthink-pocket-async, brief at (http://127.0.0.1:\d+/v1)", server.stdout.readline())
+        assert found is not None
+        with httpx2.Client(base_url=found[1], timeout=60, headers={"authorization": "Bearer secret"}) as client:
+            problem = {"role": "user", "content": "countdown 2 3 6 9 12 = 21"}
+            reply, brief = (
+                client.post("/chat/completions", json={"model": model, "messages": [problem], "temperature": 0}).json()
+                for model in ("asyncthink-pocket-async", "brief")
+            )
+            drawn = [
+                client.post(
+                    "/chat/completions", json={"model": "asyncthink-pocket-async", "messages": [problem], "seed": seed}
+                ).json()["choices"][0]["message"]["content"]
+                for seed in (7, 7, 8, 9, 10)
+            ]
+            response = client.post(
+                "/responses", json={"model": "asyncthink-pocket-async", "input": problem["content"], "temperature": 0}
+            ).json()
+            listed = client.get(found[1].replace("/v1", "/live")).json()["ended"]
+        assert drawn[0] == drawn[1] and len(set(drawn)) > 1, "a seed is of the whole tree"
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30) == 0
+    finally:
+        server.kill()
+    question = task_named("countdown-mini").problems("test", 0)
+    task, graded = task_named("countdown-mini"), next(p for p in question if p.data["target"] == 21)
+    assert graded.data["numbers"] == [2, 3, 6, 9, 12]
+    assert task.grade(graded, reply["choices"][0]["message"]["content"]).all_correct
+    assert reply["orgthink"]["agents"] > 1
+    assert brief["choices"][0]["finish_reason"] == "length" and brief["usage"]["completion_tokens"] == 64
+    first, second, *others = RunFolder.open(out).episodes()
+    assert len(others) == 6 == len(listed) - 2 and {row["problem"] for row in listed} == {problem["content"]}
+    assert response["output"][-1]["content"][0]["text"] == reply["choices"][0]["message"]["content"]
+    assert first.capacity == 4 and second.organization == "sequential"
+    assert main(["view", str(out)]) == 0
