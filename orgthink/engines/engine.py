@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from orgthink.models.context import Context as Context
 from orgthink.models.context import Tools as Tools
-from orgthink.record.episode import Billed, Sampling
+from orgthink.record.episode import Billed, Message, Origin, Sampling, Span
 from orgthink.util.errors import ContextFull as ContextFull
 from orgthink.util.errors import EngineError as EngineError
 from orgthink.util.errors import EngineUnavailable as EngineUnavailable
@@ -55,28 +55,6 @@ class Chunk:
     @property
     def text(self) -> str:
         return "".join(span.text for span in self.spans)
-
-    @property
-    def turns(self) -> list[Message]:
-        """The context as a conversation: sampled text belongs to the assistant, injected text to the user."""
-        return [turn for turn, _ in self._conversation]
-
-    @property
-    def thoughts(self) -> list[str]:
-        """What the model thought beside its text in each of the turns; empty in those of others."""
-        return [thoughts for _, thoughts in self._conversation]
-
-    @property
-    def _conversation(self) -> list[tuple[Message, str]]:
-        turns = [(message, "") for message in self.messages]
-        for span in self.spans[1:]:
-            role = "assistant" if span.origin.own else "user"
-            text, thoughts = span.text, span.reasoning or ""
-            if turns and turns[-1][0].role == role:
-                before, earlier = turns.pop()
-                text, thoughts = before.content + text, earlier + thoughts
-            turns.append((Message(role, text), thoughts))
-        return turns
 
 
 class Engine(Protocol):

@@ -39,3 +39,25 @@ class Context:
                 raise ValueError(f"a {span.origin} span has no token ids")
             ids.extend(span.token_ids)
         return ids
+
+    @property
+    def turns(self) -> list[Message]:
+        """The context as a conversation: sampled text belongs to the assistant, injected text to the user."""
+        return [turn for turn, _ in self._conversation]
+
+    @property
+    def thoughts(self) -> list[str]:
+        """What the model thought beside its text in each of the turns; empty in those of others."""
+        return [thoughts for _, thoughts in self._conversation]
+
+    @property
+    def _conversation(self) -> list[tuple[Message, str]]:
+        turns = [(message, "") for message in self.messages]
+        for span in self.spans[1:]:
+            role = "assistant" if span.origin.own else "user"
+            text, thoughts = span.text, span.reasoning or ""
+            if turns and turns[-1][0].role == role:
+                before, earlier = turns.pop()
+                text, thoughts = before.content + text, earlier + thoughts
+            turns.append((Message(role, text), thoughts))
+        return turns
