@@ -29,7 +29,6 @@ MODULES = {
     "parallel-calls": "parallel_calls",
     "local": "local_engine",
     "training": "training",
-    "simulation": "simulation_check",
     "replay": "replay",
     "seconds": "pocket_seconds",
     "waiting": "waiting",

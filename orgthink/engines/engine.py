@@ -52,10 +52,6 @@ class Chunk:
     reasoning: str = ""
     """What the model thought while it sampled these tokens, where that is no part of their text."""
 
-    @property
-    def text(self) -> str:
-        return "".join(span.text for span in self.spans)
-
 
 class Engine(Protocol):
     """Streams tokens. One engine serves any number of streams at once.

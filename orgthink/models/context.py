@@ -61,3 +61,7 @@ class Context:
                 text, thoughts = before.content + text, earlier + thoughts
             turns.append((Message(role, text), thoughts))
         return turns
+
+    @property
+    def text(self) -> str:
+        return "".join(span.text for span in self.spans)
