@@ -5,7 +5,7 @@ versions of a row as a range; the extra fields carry the version of each token, 
 which a trainer makes its own groups. `loss_agg_mode` must be `token-mean`, or `seq-mean-token-mean` for the
 episode-mean.
 
-These rows are for your own agent loop; the backend in `orgthink.training.cluster.verl` writes the fields of verl's workers itself.
+These rows are for your own agent loop; the backend in `training/cluster/verl` writes verl's fields itself.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     state → action = a tool with a model, or stop → its result joins the state → … → the vote over the answers
 
-The state is in `orgthink_arena.organizations.puppet_policy`, the training in `orgthink_arena.searches.puppeteer`. In the paper
+The state is in `puppet_policy.py`, the training in `orgthink_arena.searches.puppeteer`. In the paper
 the policy reads the hidden state of a reward model with 70 billion parameters, an agent reads all that others found,
 and a last agent sums up; here the state is made of words, agents have the prompts of ParaManager's suite, which show
 the history to the reviewer only, and the answers vote. A tool that takes other arguments than a subtask or a query

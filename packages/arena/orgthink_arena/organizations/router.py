@@ -2,7 +2,7 @@
 
     question → the nearest problems of a bank → the member with the best mean score there → its answer
 
-The bank is an evaluation of every member on training problems (`orgthink_arena.searches.router_bank`). Similarity is BM25
+The bank is an evaluation of every member on training problems (`searches/router_bank.py`). Similarity is BM25
 over the words of the questions; ParaManager embeds them, and does not say how. It also has one answer of the chosen
 model; `samples` above 1 is the same router with a vote, for a comparison at equal units. With `oracle` the neighbours
 are all problems of the same task, whose name no router of a user would know: an upper bound of routing by question.

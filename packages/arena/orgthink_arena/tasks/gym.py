@@ -1,6 +1,6 @@
 """`gym:NAME`: the procedural tasks of reasoning-gym. `gym:mini_sudoku?min_empty=8` has a setting of its own.
 
-A process of its own makes the problems and scores the answers (`orgthink_arena.tasks.gym_process`). Only score 1.0 is right.
+A process of its own makes the problems and scores the answers (`gym_process.py`). Only score 1.0 is right.
 Half of the problems, by a hash of the question, are held out for `test`, whatever the settings are.
 """
 
