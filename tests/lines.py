@@ -1,8 +1,7 @@
 """Counts lines of code by room: `python tests/lines.py`; with `--write` the table goes into AGENTS.md.
 
 A line is a logical one: a statement, however long it is when it is written out. Blank lines, comments and docstrings do
-not count. What an extra is needed for, a cluster (`scale/`) and a server (`serve/`), is no part of the core.
-Neither are `baselines/` and `arena/`, what organizations are compared with and how.
+not count.
 """
 
 from __future__ import annotations
@@ -15,10 +14,15 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent / "orgthink"
+ROOT = Path(__file__).parent.parent
 
-APART = ("scale", "serve", "baselines", "arena")
-"""Rooms of the package that are no part of the core."""
+CEILINGS = {
+    "orgthink": 18_000,
+    "packages/arena/orgthink_arena": 4_500,
+    "packages/pocket/orgthink_pocket": 2_500,
+    "papers": 2_000,
+}
+"""Most lines of each part of the repository. A part that needs more finds it by removing something else."""
 
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
@@ -37,42 +41,30 @@ def logical_lines(source: str) -> int:
     return count
 
 
-def room(file: Path, root: Path = ROOT) -> str:
-    """The folder of the package that a file lies in; files at the top are a room of their own."""
-    parts = file.relative_to(root).parts
-    return parts[0] if len(parts) > 1 else "(top)"
+def part(name: str, root: Path = ROOT) -> int:
+    """Logical lines of a folder of the repository, without its tests."""
+    files = (file for file in (root / name).rglob("*.py") if "tests" not in file.relative_to(root / name).parts)
+    return sum(logical_lines(file.read_text(encoding="utf-8")) for file in files)
 
 
 def rooms(root: Path = ROOT) -> Mapping[str, int]:
-    """Logical lines of each room of the core, the largest first."""
+    """Logical lines of each room of the package, the largest first; `api` and other single files are rooms too."""
     counts: Counter[str] = Counter()
-    for file in root.rglob("*.py"):
-        if room(file, root) not in APART:
-            counts[room(file, root)] += _lines(file)
+    for file in (root / "orgthink").rglob("*.py"):
+        counts[file.relative_to(root / "orgthink").parts[0]] += logical_lines(file.read_text(encoding="utf-8"))
     return dict(counts.most_common())
 
 
 def table(root: Path = ROOT) -> str:
-    """The rooms of the core with their shares, and what is counted apart, in Markdown."""
-    found = rooms(root)
-    beside = (
-        *(root / name for name in APART),
-        *(root.parent / name for name in ("pocket/orgthink_pocket", "experiments", "tests")),
-    )
-    core = sum(found.values())
-    apart = {folder.name: sum(map(_lines, folder.rglob("*.py"))) for folder in beside}
-    rows = [f"| `{name}` | {lines:,} | {lines / core:.0%} |" for name, lines in found.items()]
-    rows += [f"| **core** | **{core:,}** | |", *(f"| `{name}` | {lines:,} | apart |" for name, lines in apart.items())]
-    return "\n".join(["| room | lines | share |", "|---|--:|--:|", *rows])
-
-
-def _lines(file: Path) -> int:
-    return logical_lines(file.read_text(encoding="utf-8"))
+    """Lines of each part with its ceiling, and of the rooms, in Markdown."""
+    rows = [f"| **`{name}/`** | **{part(name, root):,}** | {most:,} |" for name, most in CEILINGS.items()]
+    rows += [f"| `orgthink/{name}` | {lines:,} | |" for name, lines in rooms(root).items()]
+    return "\n".join(["| part | lines | at most |", "|---|--:|--:|", *rows])
 
 
 if __name__ == "__main__":
     print(table())
     if sys.argv[1:] == ["--write"]:
-        page = ROOT.parent / "AGENTS.md"
+        page = ROOT / "AGENTS.md"
         between = re.compile(r"(?<=<!-- lines -->\n\n).*?(?=\n\n<!-- /lines -->)", re.DOTALL)
         page.write_text(between.sub(table(), page.read_text(encoding="utf-8")), encoding="utf-8")
