@@ -41,7 +41,7 @@ JOBS ?= 2
 SIDE_BY_SIDE = -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sandbox test test-core test-wheel test-isa test-slow test-lowest test-newest lock check bench pocket results-asyncthink results-marsrl results-paramanager results-arena results-evidence vllm test-vllm verl test-verl trl clients proxy test-clients gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
+.PHONY: help setup demo sandbox test test-core test-wheel test-isa test-thorough test-slow test-lowest test-newest lock check bench pocket papers papers-again results-asyncthink results-marsrl results-paramanager results-arena results-evidence vllm test-vllm verl test-verl trl clients proxy test-clients gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -71,7 +71,7 @@ sandbox:  ## bubblewrap, in which the code of models runs
 	       && apt-get -qq update && apt-get -qq install -y bubblewrap >/dev/null; } \
 	  || { echo "needs bubblewrap: apt-get install bubblewrap" >&2; exit 1; }
 
-test: setup sandbox  ## the tests that need nothing else: of the core, of the pocket package, of the experiments
+test: setup sandbox  ## the tests that need nothing else: of the core and of both packages
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(SIDE_BY_SIDE)
 
 $(CORE)/.ready: pyproject.toml requirements/dev.lock requirements/torch.txt | $(UV)
@@ -93,8 +93,11 @@ test-wheel: setup  ## the wheels in clean environments: what they install, and t
 test-isa: setup  ## the tests of floating-point computations, without the wide registers of this processor
 	OMP_NUM_THREADS=1 $(OTHER_ISA) $(BIN)/pytest -m "numerical and not verl"
 
-test-slow: setup  ## the tests of a thousand episodes and of real widths: minutes, and 16 GB of memory
-	$(BIN)/pytest -m slow
+test-thorough: setup sandbox  ## catalogues of attacks, long properties, many episodes: what make test leaves out
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "thorough or slow" $(SIDE_BY_SIDE)
+
+test-slow:
+	@echo "make test-thorough replaces make test-slow" >&2; exit 2
 
 # Not the locks: the oldest releases that pyproject.toml allows, and the newest.
 test-lowest test-newest: test-%: sandbox | $(UV)  ## the core's tests with the oldest (newest) releases that are allowed
@@ -120,8 +123,8 @@ lock: | $(UV)  ## the locks: requirements/NAME.txt with all that it needs, by ve
 	$(COMPILE) requirements/gpu.txt -o requirements/gpu.lock
 	$(COMPILE) requirements/verl-gpu.txt -o requirements/verl-gpu.lock
 
-check: setup  ## format, lint, types
-	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/pyrefly check
+check: setup  ## format, lint, types, words
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/pyrefly check && $(BIN)/python tests/words.py
 
 bench: setup  ## speed, as ratios of two things measured in one run; JSON=FILE writes them to a file as well
 	$(BIN)/python -m benchmarks $(if $(JSON),--json $(JSON))
@@ -130,27 +133,14 @@ bench: setup  ## speed, as ratios of two things measured in one run; JSON=FILE w
 pocket: setup  ## train the shipped model again, from scratch
 	$(BIN)/orgthink train pocket --out runs/pocket
 
-results-asyncthink: setup  ## the paper's tables, figures and claims: trains what is missing (hours), evaluates, writes them
-	$(BIN)/python -m experiments.asyncthink.results
-	$(BIN)/python -m experiments.asyncthink.evidence.results
+papers: setup sandbox  ## the claims about the three papers: recomputes every figure from the stored outcomes
+	$(BIN)/python -m papers
 
-results-marsrl: setup  ## the same for MarsRL: solver, verifier, corrector
-	$(BIN)/python -m experiments.marsrl.results
-	$(BIN)/python -m experiments.marsrl.evidence.results
+papers-again: setup sandbox  ## the same from nothing: trains three models a paper and evaluates them (hours)
+	$(BIN)/python -m papers --again
 
-results-paramanager: setup sandbox  ## the same for ParaManager: a manager that calls models and tools in rounds
-	$(BIN)/python -m experiments.paramanager.results
-	$(BIN)/python -m experiments.paramanager.evidence.results
-
-results-arena: setup sandbox  ## all systems of ParaManager's tables on one pool, and both other papers', at matched budgets
-	$(BIN)/python -m experiments.arena.results
-	$(BIN)/python -m experiments.arena.results --config experiments/asyncthink/arena/arena.toml
-	$(BIN)/python -m experiments.arena.results --config experiments/marsrl/arena/arena.toml
-
-results-evidence: setup sandbox  ## only the claims of experiments/CLAIMS.md: systems from one honest base, against baselines at their best
-	$(BIN)/python -m experiments.asyncthink.evidence.results
-	$(BIN)/python -m experiments.marsrl.evidence.results
-	$(BIN)/python -m experiments.paramanager.evidence.results
+results-asyncthink results-marsrl results-paramanager results-arena results-evidence:
+	@echo "make papers replaces make $@: papers/ has a page, a command and stored outcomes for each paper" >&2; exit 2
 
 vllm: $(VLLM)/.ready  ## an environment with the real vLLM, on a CPU
 

@@ -17,7 +17,7 @@ LOCKS = sorted(path.stem for path in FOLDER.glob("*.lock"))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 TORCH = Requirement((FOLDER / "torch.txt").read_text().splitlines()[-1])
-OURS = {".": "", "./pocket": "local"}
+OURS = {".": "", "./packages/pocket": "local", "./packages/arena": ""}
 """The extras of orgthink that our packages ask for by themselves."""
 
 
