@@ -1,1 +1,1 @@
-"""What was tested about the three papers: claims, the outcomes that decide them, and one command that recomputes all figures."""
+"""Claims about the three papers, the outcomes that decide them, and a command that recomputes every figure."""
