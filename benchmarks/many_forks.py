@@ -11,7 +11,7 @@ from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, pieces
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Problem, Sampling
-from orgthink.runtime import Backing, Budget, Limits, attempt
+from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.clock import run_virtual
 
 FEW, MANY = 1_000, 5_000
@@ -53,6 +53,6 @@ def _seconds(forks: int) -> float:
 
 def play(forks: int) -> Episode:
     """An episode of so many forks, in virtual time."""
-    limits = Limits(CAPACITY, Budget(turns=4 * forks))
+    limits = Limits(CAPACITY, turns=4 * forks)
     backing, problem = Backing(Organizing(forks), Sampling(1_000)), Problem("p", "countdown-mini", "question")
     return run_virtual(attempt(AsyncThink(overflow="queue"), problem, backing, limits=limits))

@@ -92,7 +92,7 @@ async def _measure() -> list[Line]:
 
 async def _total(thinker: Thinker, engine: LocalEngine, problems: Sequence[Problem]) -> Total:
     backing = Backing(engine, Sampling(thinker.tokens, temperature=0.0))
-    limits = Limits(capacity=4, agent_tokens=thinker.tokens)
+    limits = Limits(capacity=4, max_tokens=thinker.tokens)
     start = time.perf_counter()
     episodes = [await attempt(thinker.organization, problem, backing, limits=limits) for problem in problems]
     seconds = time.perf_counter() - start

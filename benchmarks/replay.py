@@ -41,7 +41,7 @@ from orgthink.engines.local.engine import LocalEngine
 from orgthink.measure.latency import critical_path, timeline
 from orgthink.models.qwen3 import Qwen3Config
 from orgthink.record.episode import Episode, Message, Origin, Problem, Sampling
-from orgthink.runtime import Agent, Backing, Budget, Limits, Session, attempt
+from orgthink.runtime import Agent, Backing, Limits, Session, attempt
 from orgthink.training.cluster.sizing.configs import config_of
 
 SHAPE = "qwen3-0.6b"
@@ -191,7 +191,7 @@ class Replayed(NamedTuple):
 async def played_again(episode: Episode, engine: Engine) -> Episode:
     """The replay. RuntimeError if its critical path is not that of the record."""
     scheduled, agents = Scheduled(engine), len(episode.traces)
-    backing, limits = Backing(scheduled, Sampling(10_000, seed=0)), Limits(agents, Budget(depth=agents))
+    backing, limits = Backing(scheduled, Sampling(10_000, seed=0)), Limits(agents, depth=agents)
     again = await attempt(Replay(recorded(episode), scheduled), Problem(episode.id, "", ""), backing, limits=limits)
     if critical_path(again) != critical_path(episode):
         raise RuntimeError(f"the replay of {episode.id} is not the recorded one: {again.error}")

@@ -44,7 +44,7 @@ async def _measure() -> list[Line]:
 
 
 async def _share(engine: Engine, problems: list[Problem], seed: int) -> float:
-    backing, limits = Backing(engine, Sampling(TOKENS, seed=seed)), Limits(4, agent_tokens=TOKENS)
+    backing, limits = Backing(engine, Sampling(TOKENS, seed=seed)), Limits(4, max_tokens=TOKENS)
 
     async def seconds(problem: Problem) -> float:
         await attempt(AsyncThink(prompts="pocket"), problem, backing, limits=limits)

@@ -41,8 +41,8 @@ async def roll_out(
 
     The organizer decodes on after each Fork while its workers decode; every token is sampled by the same weights.
     """
-    assert limits.agent_tokens is not None
-    policy = Backing(engine, Sampling(limits.agent_tokens, temperature=1.0, seed=seed))
+    assert limits.max_tokens is not None
+    policy = Backing(engine, Sampling(limits.max_tokens, temperature=1.0, seed=seed))
     organization = AsyncThink(prompts=style)
     attempts = [
         attempt(organization, problem, policy, limits=limits, sample=sample)
@@ -119,7 +119,7 @@ async def train(options: argparse.Namespace) -> None:
     sampler = LocalEngine.open(Path(folder), slots=192, threaded=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
     task, reward = task_named(options.task), AsyncThinkReward(weight=0.2, threshold=0.6, count="joined")
-    limits = Limits(capacity=options.capacity, agent_tokens=options.max_tokens)
+    limits = Limits(capacity=options.capacity, max_tokens=options.max_tokens)
     problems = task.problems("train", options.seed)
     try:
         for step in range(options.steps):

@@ -32,7 +32,7 @@ from orgthink.record.folder import RunFolder, dated
 from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.approval import Approve
 from orgthink.runtime.attempt import Organization, attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.runner import run_main
 from orgthink.tasks import task_of
 from orgthink.tasks.task import Split
@@ -255,7 +255,7 @@ def _organizations(
 def _limits(found: Allowance) -> Limits:
     """Limits of an episode by a capacity and a budget. UserError for a capacity that is none."""
     with user_input():
-        return Limits(found.capacity, Budget(), found.agent_tokens)
+        return Limits(found.capacity, found.limit)
 
 
 def _spec(model: str | EngineSpec | None, url: str | None, tokenizer: str | None) -> EngineSpec:

@@ -131,7 +131,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         n=3,
         engine=EngineSpec("toy"),
         sampling=Sampling(64, seed=0),
-        limits=Limits(2, agent_tokens=64),
+        limits=Limits(2, max_tokens=64),
     )
     with pytest.MonkeyPatch.context() as patch:
         offer(patch)
@@ -746,7 +746,7 @@ def test_a_model_has_the_capacity_and_the_tokens_that_it_was_trained_with(toy):
 
     def limits(**options) -> tuple[int, int, int | None]:
         plan = Eval(organizations=("a=asyncthink", "b=asyncthink"), **options).plan()
-        return plan.limits.capacity, plan.sampling.max_tokens, plan.limits.agent_tokens
+        return plan.limits.capacity, plan.sampling.max_tokens, plan.limits.max_tokens
 
     assert limits() == (2, 512, 512)
     assert limits(model=four) == limits(models=(f"b={four}",)) == (4, 40, None)
@@ -754,25 +754,6 @@ def test_a_model_has_the_capacity_and_the_tokens_that_it_was_trained_with(toy):
     assert limits(model=four, capacity=2, max_tokens=50) == (2, 50, 50)
     with pytest.raises(UserError, match=r"four with 4, .*three with 3.*: say --capacity"):
         limits(model=four, models=(f"b={three}",))
-
-
-def test_a_model_may_have_a_limit_for_a_segment_and_one_for_all_of_them(toy):
-    """As on countdown (AsyncThink, sections 4.2 and 4.5). Files without `agent_tokens` mean what they meant."""
-    both = str(made_for(Path("both"), SHIPPED | {"max_tokens": 40, "renew": True, "agent_tokens": 160}))
-    segment = str(made_for(Path("segment"), SHIPPED | {"max_tokens": 40, "renew": True}))
-    less = str(made_for(Path("less"), SHIPPED | {"max_tokens": 40, "renew": True, "agent_tokens": 80}))
-
-    def limits(**options) -> tuple[int, int | None]:
-        plan = Eval(organizations=("a=asyncthink", "b=asyncthink"), **options).plan()
-        return plan.sampling.max_tokens, plan.limits.agent_tokens
-
-    assert limits(model=both) == (40, 160) and limits(model=segment) == (40, None)
-    assert limits(model=both, renew=True) == (40, None)
-    assert limits(model=both, max_tokens=50) == (50, 50)
-    assert limits(model=both, agent_tokens=100) == (40, 100)
-    assert limits(max_tokens=50, agent_tokens=200) == limits(max_tokens=50, agent_tokens=200, renew=True) == (50, 200)
-    with pytest.raises(UserError, match=r"both with 160, .*less with 80.*: say --agent-tokens"):
-        limits(model=both, models=(f"b={less}",))
 
 
 def test_a_single_problem_is_solved_with_what_the_model_was_trained_with(toy):
@@ -851,7 +832,7 @@ def test_a_run_folder_remembers_what_a_model_was_made_for(toy, monkeypatch: pyte
         ({"organizations": []}, "organizations: "),
         ({"capacity": 0}, "capacity is 0"),
         ({"max_tokens": -1}, "the budget is -1 tokens"),
-        ({"agent_tokens": -1}, "agent_tokens is -1"),
+        ({"max_tokens": -1}, "max_tokens is -1"),
         ({"roles": {"worker": "toy"}}, "roles.worker: "),
         ({"roles": {"worker": {"model": "toy"}}}, "roles.worker.max_tokens: "),
         ({"roles": {"worker": {"model": "tooy", "max_tokens": 5}}}, "unknown model 'tooy': did you mean toy?"),

@@ -34,7 +34,7 @@ NAMES = ("sequential", "parallel", "asyncthink")
 
 def plan(**changes: object) -> Evaluation:
     organizations = {name: OrganizationSpec(name, {"prompts": TERSE}) for name in NAMES}
-    made = Evaluation(TASK, organizations, n=4, sampling=Sampling(100), limits=Limits(2, agent_tokens=100))
+    made = Evaluation(TASK, organizations, n=4, sampling=Sampling(100), limits=Limits(2, max_tokens=100))
     return replace(made, **changes)
 
 
@@ -336,7 +336,7 @@ async def test_every_agent_has_the_same_budget_unless_it_is_renewed(tmp_path: Pa
     def steps(episodes: list[Episode]) -> int:
         return max(trace.steps for e in episodes for trace in e.traces)
 
-    what = only("asyncthink", sampling=Sampling(16), limits=Limits(2, agent_tokens=16))
+    what = only("asyncthink", sampling=Sampling(16), limits=Limits(2, max_tokens=16))
     episodes = await evaluate(what, RuleEngine(long), new(tmp_path / "a", what))
     assert steps(episodes) == 16
     assert all(e.answer is None for e in episodes)

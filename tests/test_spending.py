@@ -141,7 +141,7 @@ def ended() -> int:
 @pytest.mark.parametrize(
     ("bound", "more"),
     [
-        (["--max-tokens-total", f"{2 * WORDS}"], ["--max-tokens-total", f"{5 * WORDS}"]),
+        (["--max-total-tokens", f"{2 * WORDS}"], ["--max-total-tokens", f"{5 * WORDS}"]),
         (["--prices", "prices.toml", "--max-dollars", f"{2 * WORDS + 1}"], ["--max-dollars", f"{5 * WORDS + 1}"]),
     ],
 )
@@ -191,13 +191,13 @@ def test_what_failed_was_paid_for(use: Callable[..., RuleEngine]) -> None:
     use(countdown, Breaking)
     assert main(EVAL) == 1
     use(countdown)
-    assert main(["eval", "--resume", "run", "--max-tokens-total", "30"]) == 3
+    assert main(["eval", "--resume", "run", "--max-total-tokens", "30"]) == 3
     assert len(list(RunFolder.open(Path("run")).failed())) == 6
     assert ended() == 0
     use(countdown, Breaking)
-    assert main(["eval", "--resume", "run", "--max-tokens-total", "1000"]) == 1
+    assert main(["eval", "--resume", "run", "--max-total-tokens", "1000"]) == 1
     use(countdown)
-    assert main(["eval", "--resume", "run", "--max-tokens-total", f"{60 + 2 * WORDS}"]) == 3
+    assert main(["eval", "--resume", "run", "--max-total-tokens", f"{60 + 2 * WORDS}"]) == 3
     assert 0 < ended() < 6, "an episode that failed twice was paid for twice"
 
 
@@ -206,7 +206,7 @@ def test_what_a_grader_fails_on_was_paid_for(use: Callable[..., RuleEngine], mon
         raise IndexError("nothing was found")
 
     monkeypatch.setattr(task_named(TASK), "grade", grade)
-    assert main([*EVAL, "--max-tokens-total", f"{2 * WORDS}"]) == 3
+    assert main([*EVAL, "--max-total-tokens", f"{2 * WORDS}"]) == 3
     assert ended() == 2
     assert main(["eval", "--resume", "run"]) == 3
     assert ended() == 2, "what it answered is not asked for again"
@@ -257,7 +257,7 @@ def test_run_shows_dollars(use: Callable[[Rule], RuleEngine], capsys) -> None:
     [
         (["--max-dollars", "1"], PRICES, "a bound in dollars needs the prices of the models"),
         (["--max-dollars", "0", "--prices", "p.toml"], PRICES, "a bound on what is spent is above 0"),
-        (["--max-tokens-total", "-5"], PRICES, "a bound on what is spent is above 0"),
+        (["--max-total-tokens", "-5"], PRICES, "a bound on what is spent is above 0"),
         (["--max-dollars", "1", "--prices", "p.toml"], '["other"]\ninput = 1\noutput = 1', "needs the price of rule"),
         (["--prices", "p.toml"], "", "names no model"),
         (["--prices", "p.toml"], "[", "p.toml cannot be read"),

@@ -45,7 +45,7 @@ def test_managers_show_their_rounds_and_everybody_beside_them_a_known_cost() -> 
 )
 def test_the_conditions_say_which_tokens_an_agent_has(tmp_path: Path, total: int | None, budget: str) -> None:
     organizations = {"asyncthink": OrganizationSpec("asyncthink")}
-    plan = Evaluation("countdown", organizations, n=1, sampling=Sampling(64), limits=Limits(2, agent_tokens=total))
+    plan = Evaluation("countdown", organizations, n=1, sampling=Sampling(64), limits=Limits(2, max_tokens=total))
     assert conditions(RunFolder.create(tmp_path / "run", "eval", plan))["budget"] == budget
 
 

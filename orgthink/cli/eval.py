@@ -74,7 +74,7 @@ class Eval(Traced, Options):
     another price, `cached`. The table then has a column of dollars."""
     max_dollars: float | None = None
     """Dollars of all episodes together: none begins that would probably go beyond. --resume goes on with more."""
-    max_tokens_total: int | None = None
+    max_total_tokens: int | None = None
     """Tokens that all episodes together may sample, in the same way."""
     out: Path | None = None
     """New run folder; without it one under runs/, named after the task and the time."""
@@ -125,7 +125,7 @@ class Eval(Traced, Options):
                 samples=attempts.samples,
                 concurrency=self.concurrency,
                 prices=read_prices(self.prices),
-                bounds=Bounds(self.max_dollars, self.max_tokens_total),
+                bounds=Bounds(self.max_dollars, self.max_total_tokens),
             )
 
     def widened(self, organizations: dict[str, OrganizationSpec]) -> dict[str, OrganizationSpec]:
@@ -141,13 +141,13 @@ class Eval(Traced, Options):
 
     def _bounds(self) -> dict[str, float | None]:
         """These options, by name."""
-        return {"max_dollars": self.max_dollars, "max_tokens_total": self.max_tokens_total}
+        return {"max_dollars": self.max_dollars, "max_total_tokens": self.max_total_tokens}
 
     def _rebounded(self, plan: Evaluation) -> Evaluation:
         """A plan with the prices and bounds of these options in place of its own."""
         prices, bounds = read_prices(self.prices) or plan.prices, plan.bounds
         dollars = bounds.dollars if self.max_dollars is None else self.max_dollars
-        tokens = bounds.tokens if self.max_tokens_total is None else self.max_tokens_total
+        tokens = bounds.tokens if self.max_total_tokens is None else self.max_total_tokens
         with user_input():
             return replace(plan, prices=prices, bounds=Bounds(dollars, tokens))
 

@@ -16,7 +16,7 @@ from orgthink.evaluate.evaluation import OrganizationSpec, RoleSpec
 from orgthink.evaluate.presets import Allowance, Attempts, allowance, organization_settings, partner_models
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.record.episode import Sampling
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.training.recipes.adjust import put
 from orgthink.util.errors import UserError, pick, user_input
 from orgthink.util.validation import plain, typed
@@ -50,10 +50,10 @@ class Options:
     max_tokens: int | None = None
     """Tokens that each agent may sample; without it what the model was trained with, or 512."""
     renew: bool = False
-    """The budget is renewed at each Join, as in the paper; an episode then ends after 1,000 turns. Without
-    `--max-tokens` it also is if the model was trained so."""
-    agent_tokens: int | None = None
-    """Tokens that each agent may sample over all its segments; `--max-tokens` are then those of a segment."""
+    """Each Join renews --max-tokens, as in the paper; an episode then ends after 1,000 turns. A model that was trained
+    so renews them by default."""
+    max_episode_tokens: int | None = None
+    """Tokens that all agents of an episode may sample."""
     temperature: float | None = None
     """0 is greedy; without it 1, and of `eval` what is a benchmark's convention."""
     seed: int = 0
@@ -95,7 +95,6 @@ class Options:
             capacity=self.capacity,
             max_tokens=self.max_tokens,
             renew=self.renew,
-            agent_tokens=self.agent_tokens,
         )
 
     def sampling(self, organizations: Mapping[str, OrganizationSpec]) -> Sampling:
@@ -160,9 +159,10 @@ class Options:
         with user_input():
             return Limits(
                 allowance.capacity,
-                Budget(depth=self.depth),
-                allowance.agent_tokens,
-                self.deadline,
+                allowance.limit,
+                self.max_episode_tokens,
+                depth=self.depth,
+                episode_seconds=self.deadline,
                 answer_seconds=self.answer_seconds,
             )
 

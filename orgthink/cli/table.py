@@ -96,7 +96,7 @@ def conditions(folder: RunFolder) -> dict[str, str]:
     if folder.config["kind"] != "eval":
         return made
     plan = folder.settings("eval", Evaluation)
-    total, budget = plan.limits.agent_tokens, "an agent"
+    total, budget = plan.limits.max_tokens, "an agent"
     if total is None or total > plan.sampling.max_tokens:
         budget = "a segment, renewed at each join" + ("" if total is None else f", and {total} an agent")
     every = "" if plan.wanted is None else f" (all that there are, {plan.wanted} were asked for)"

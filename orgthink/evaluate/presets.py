@@ -63,8 +63,6 @@ class Preset:
     """Tokens of each agent that it was trained with; `None` where that is not known."""
     renew: bool = False
     """Whether these are the tokens of a segment, renewed at each Join."""
-    agent_tokens: int | None = None
-    """Tokens of each agent over all its segments, if a limit was trained with that `max_tokens` is not."""
     organizations: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Settings by organization."""
     roles: dict[str, Partner] = field(default_factory=dict)
@@ -107,9 +105,14 @@ class Allowance:
     capacity: int = CAPACITY
     """c, the organizer included."""
     max_tokens: int = MAX_TOKENS
-    """Tokens of each segment of an agent, from one Join to the next."""
-    agent_tokens: int | None = MAX_TOKENS
-    """Tokens of each agent over all its segments; `None` is no limit."""
+    """Tokens of each agent, or of a segment of it if they `renew`."""
+    renew: bool = False
+    """Whether each Join renews the budget."""
+
+    @property
+    def limit(self) -> int | None:
+        """Tokens of each agent over all its segments; `None` is no limit."""
+        return None if self.renew else self.max_tokens
 
 
 def preset_of(spec: EngineSpec) -> Preset:
@@ -117,7 +120,7 @@ def preset_of(spec: EngineSpec) -> Preset:
     preset = typed(Preset, spec.preset_values, f"orgthink.json of {spec.model}")
     try:
         require_known(Preset, spec.preset_values)
-        Limits(CAPACITY if preset.capacity is None else preset.capacity, agent_tokens=preset.agent_tokens)
+        Limits(CAPACITY if preset.capacity is None else preset.capacity)
         require_sampling(Sampling(MAX_TOKENS if preset.max_tokens is None else preset.max_tokens))
         _require_installed(preset, "the model")
         style_named(preset.prompts)
@@ -152,11 +155,9 @@ def allowance(
     capacity: int | None = None,
     max_tokens: int | None = None,
     renew: bool = False,
-    agent_tokens: int | None = None,
 ) -> Allowance:
     """The given values, else those that the organizations' models were trained with, else those of `Allowance`.
 
-    Without `agent_tokens` an agent has `max_tokens` in all, or no limit if they `renew`.
     All organizations of a table have the same, so UserError if two models were trained with different ones.
     """
     specs = [how.engine or default for how in organizations.values()] or [default]
@@ -166,13 +167,9 @@ def allowance(
     if max_tokens is None:
         known = {name: preset for name, preset in models.items() if preset.max_tokens is not None}
         max_tokens = _agreed("--max-tokens", {name: preset.max_tokens for name, preset in known.items()})
-        if not renew and agent_tokens is None:
-            agent_tokens = _agreed("--agent-tokens", {name: preset.agent_tokens for name, preset in known.items()})
         renew = renew or any(preset.renew for preset in known.values())
     max_tokens = MAX_TOKENS if max_tokens is None else max_tokens
-    if agent_tokens is None and not renew:
-        agent_tokens = max_tokens
-    found = Allowance(CAPACITY if capacity is None else capacity, max_tokens, agent_tokens)
+    found = Allowance(CAPACITY if capacity is None else capacity, max_tokens, renew)
     require_places((how.named(label) for label, how in organizations.items()), found.capacity)
     return found
 

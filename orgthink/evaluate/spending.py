@@ -61,7 +61,7 @@ class Spending:
         if bounds.dollars is not None:
             self._bounds.append(Bound("--max-dollars", bounds.dollars, lambda episode: spent(episode, prices) or 0.0))
         if bounds.tokens is not None:
-            self._bounds.append(Bound("--max-tokens-total", bounds.tokens, sampled_tokens))
+            self._bounds.append(Bound("--max-total-tokens", bounds.tokens, sampled_tokens))
         self._running = 0
         self._changed = asyncio.Condition()
         for episode in before if self._bounds else ():

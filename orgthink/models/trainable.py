@@ -373,7 +373,7 @@ def _require_plain_head(model: HuggingFaceModel, folder: Path) -> None:
         raise UserError(f"{folder} caps or scales its logits, which the trainers do not: choose another model")
 
 
-_ALLOWED = ("capacity", "max_tokens", "renew", "agent_tokens")
+_ALLOWED = ("capacity", "max_tokens", "renew")
 """Entries of an orgthink.json that go together: a training writes all of them anew."""
 
 

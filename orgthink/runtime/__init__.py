@@ -3,7 +3,7 @@
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.approval import Allow, Approve, Deny, Edit, PendingCall
 from orgthink.runtime.attempt import Organization, attempt
-from orgthink.runtime.budget import Budget, BudgetExhausted, Limits
+from orgthink.runtime.budget import BudgetExhausted, Limits
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.util.errors import Failure
@@ -13,7 +13,6 @@ __all__ = [
     "Allow",
     "Approve",
     "Backing",
-    "Budget",
     "BudgetExhausted",
     "Deny",
     "Edit",

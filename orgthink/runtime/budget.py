@@ -6,7 +6,7 @@ An organization may set a part of it aside for its last word (`Account.set_aside
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields
 from math import inf
 from typing import ClassVar
 
@@ -24,44 +24,34 @@ MOST_CAPACITY = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """Limits of one agent and everything it forks; `None` is no limit."""
-
-    tokens: int | None = None
-    """Sampled tokens; agents at work at once may overdraw it by a chunk each. Each is promised all that is left. Where
-    a server hides thoughts, the chunk is the whole reply, at whose end they are counted: `max_tokens` bounds that."""
-    turns: int | None = None
-    """Requests to an engine."""
-    cost: float | None = None
-    """Money or cost units, where they are known. The last call may overdraw them, and so may tools at work at once."""
-    forks: int | None = None
-    """Fan-out: agents forked, at any depth; `None` for `FORKS` in the whole episode."""
-    depth: int = 1
-    """Levels of forks below: 1 lets an organizer have workers, 2 lets those have their own. Code takes no level."""
-
-    def __post_init__(self) -> None:
-        require_at_least(0, self, *(item.name for item in fields(self)))
-
-
-@dataclass(frozen=True, slots=True)
 class Limits:
-    """What an episode may use."""
+    """What an episode may use; `None` is no limit."""
 
     capacity: int = 2
     """c: agents that may decode at once; a root that decodes takes one place."""
-    budget: Budget = field(default_factory=Budget)
-    """Of the whole episode."""
-    agent_tokens: int | None = None
-    """Tokens that each agent may sample, over all its segments."""
+    max_tokens: int | None = None
+    """Tokens that each agent may sample, over all its segments. `None`: each Join renews the budget of its sampling."""
+    max_episode_tokens: int | None = None
+    """Tokens that all agents of an episode may sample. Agents that work at once may overdraw it by a chunk each. Where
+    a server hides thoughts, the chunk is the whole reply."""
+    turns: int | None = None
+    """Requests to an engine, in the episode."""
+    cost: float | None = None
+    """Money or cost units of the episode, where they are known. The last call may overdraw them, and so may tools at
+    work at once."""
+    forks: int | None = None
+    """Agents forked in the episode, at any depth; `None` for `FORKS`."""
+    depth: int = 1
+    """Levels of forks: 1 lets an organizer have workers, 2 lets those have their own. Code takes no level."""
     episode_seconds: float | None = None
-    """Deadline of the episode: of its longest chain of work. A wait for a place at a client of ours does not count."""
+    """Deadline of the episode: of its longest chain of work. Time queued in the HTTP client does not count."""
     agent_seconds: float | None = None
     """Deadline of each forked agent, from the moment it starts."""
     answer_seconds: float | None = None
     """Deadline of a person: of an approval, and of a forked agent for which a person writes, instead of its other
     one."""
     grace: float = 1.0
-    """Seconds that whatever is cancelled gets to clean up."""
+    """Seconds that cancelled work gets to clean up."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.capacity, int):
@@ -70,14 +60,14 @@ class Limits:
             raise ValueError(f"capacity is {self.capacity}: a pool needs at least one agent")
         if self.capacity > MOST_CAPACITY:
             raise ValueError(f"capacity is {self.capacity}: it is at most {MOST_CAPACITY:,}")
-        require_at_least(0, self, "agent_tokens", "episode_seconds", "agent_seconds", "answer_seconds", "grace")
+        require_at_least(0, self, *(item.name for item in fields(self)))
 
-    @property
-    def allowed(self) -> Budget:
-        """The budget, as it is kept to: an agent with new tokens at every Join could go on without end, so turns are
-        limited where nothing else would end the episode."""
-        ends = (self.budget.tokens, self.budget.turns, self.agent_tokens, self.episode_seconds)
-        return replace(self.budget, turns=TURNS) if all(limit is None for limit in ends) else self.budget
+    def account(self) -> Account:
+        """The account of an episode. An agent whose budget is renewed at every Join could go on without end, so turns
+        are limited where nothing else would end the episode."""
+        ends = (self.max_episode_tokens, self.turns, self.max_tokens, self.episode_seconds)
+        turns = TURNS if all(limit is None for limit in ends) else self.turns
+        return Account(tokens=self.max_episode_tokens, turns=turns, cost=self.cost, forks=self.forks, depth=self.depth)
 
 
 class BudgetExhausted(Exception):
@@ -94,8 +84,11 @@ class BudgetExhausted(Exception):
 class Account:
     """What is left of a budget. Spending is charged to every account above it as well."""
 
-    def __init__(self, budget: Budget, parent: Account | None = None, levels: int = 1) -> None:
-        self._budget, self._parent, self._levels = budget, parent, levels
+    def __init__(
+        self, *, depth: int = 1, parent: Account | None = None, levels: int = 1, **amounts: float | None
+    ) -> None:
+        """`amounts` are limits of tokens, turns, cost and forks; `levels` of forks lie between it and its parent."""
+        self._amounts, self._depth, self._parent, self._levels = amounts, depth, parent, levels
         self._spent: dict[str, float] = {}
         self._reserves: list[Account] = []
         """Set aside, of this or of one below: what is left of them, nobody else may spend."""
@@ -109,7 +102,7 @@ class Account:
         """
         left = {name: self.left(name) for name in amounts}
         reserved = {name: max(0, min(amount, left[name])) for name, amount in amounts.items() if left[name] < inf}
-        reserve = Account(Budget(**reserved, depth=self.depth), self, 0)  # type: ignore[arg-type]
+        reserve = Account(**reserved, depth=self.depth, parent=self, levels=0)
         reserve._apart = True
         for account in reserve._above():
             account._reserves.append(reserve)
@@ -127,7 +120,7 @@ class Account:
             yield account
             account = account._parent
 
-    def inherit(self, budget: Budget | None = None, *, deeper: bool = True) -> Account:
+    def inherit(self, *, deeper: bool = True, **amounts: float | None) -> Account:
         """The account of a fork: its own limits, if given, within what is left of these.
 
         One level deeper, unless it is code: that takes no level, so that the lowest agents may use tools.
@@ -136,13 +129,13 @@ class Account:
             used = self._depth_used
             raise BudgetExhausted("depth", used, used + self.depth)
         levels = 1 if deeper else 0
-        return Account(budget or Budget(depth=self.depth - levels), self, levels)
+        return Account(**amounts, depth=self.depth - levels, parent=self, levels=levels)
 
     @property
     def depth(self) -> int:
         """Levels of forks that are still allowed."""
         above = self._parent
-        return self._budget.depth if above is None else min(self._budget.depth, above.depth - self._levels)
+        return self._depth if above is None else min(self._depth, above.depth - self._levels)
 
     def left(self, name: str) -> float:
         """What may still be spent; infinity where nothing limits it."""
@@ -151,14 +144,14 @@ class Account:
 
     def _own(self, name: str) -> float:
         """What the limit of this account itself leaves."""
-        limit = getattr(self._budget, name)
+        limit = self._amounts.get(name)
         if limit is None:
             return inf
         reserved = sum(max(0, reserve._own(name)) for reserve in self._reserves if reserve._limits(name))
         return limit - self._spent.get(name, 0) - reserved
 
     def _limits(self, name: str) -> bool:
-        return getattr(self._budget, name) is not None
+        return self._amounts.get(name) is not None
 
     def spend(self, name: str, amount: float) -> None:
         """Record spending that has happened; it may overdraw."""
@@ -189,7 +182,9 @@ class Account:
         """The error of the account, this or one above, of which least is left. What was set aside is not used."""
         if self._parent is not None and not self._apart and self._parent.left(name) < self._own(name):
             return self._parent._exhausted(name)
-        return BudgetExhausted(name, self._spent.get(name, 0), getattr(self._budget, name))
+        limit = self._amounts.get(name)
+        assert limit is not None, f"{name} has no limit"
+        return BudgetExhausted(name, self._spent.get(name, 0), limit)
 
     @property
     def _depth_used(self) -> int:

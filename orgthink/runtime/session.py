@@ -33,7 +33,7 @@ from orgthink.record.episode import (
 )
 from orgthink.runtime.agent import Agent, Backing, Watcher, Work
 from orgthink.runtime.approval import Approve, Approver, Editable
-from orgthink.runtime.budget import FORKS, Account, Budget, BudgetExhausted, Limits
+from orgthink.runtime.budget import FORKS, BudgetExhausted, Limits
 from orgthink.runtime.deadline import DeadlineMissed, end, within
 from orgthink.runtime.result import Result
 from orgthink.util.concurrency import Stopwatch, chain, elapsed, standing_still, tell_waits, without_exit
@@ -84,7 +84,7 @@ class Session:
         self._gone: list[str | None] = []
         """Errors of forks without an engine, such as a server that is gone."""
         self._default, self._roles = default, dict(roles or {})
-        self._account = Account(self.limits.allowed)
+        self._account = self.limits.account()
         self._watch: Watcher = watch or (lambda kind, agent, text: None)
         self._forks: defaultdict[str, dict[str, _Fork]] = defaultdict(dict)
         """By parent and key, until they are joined."""
@@ -138,7 +138,7 @@ class Session:
         if it was cut off by the limit of a segment, and else has ended as it did. What it forked is forked again, and
         what it spent is not charged again.
         """
-        own, limit = self._roles.get(model or role), self.limits.agent_tokens
+        own, limit = self._roles.get(model or role), self.limits.max_tokens
         if own is not None and limit is not None:
             limit = max(limit, own.sampling.max_tokens)  # the budget of all does not cut a role's own
         return self._new(role, messages, own or self._default, limit, tools, seed, trace)
@@ -215,24 +215,25 @@ class Session:
         key: str,
         child: Agent,
         work: Work,
-        budget: Budget | None = None,
+        budget: Mapping[str, float] | None = None,
         seconds: float | None = None,
         editable: Editable | None = None,
     ) -> None:
         """Let `child` do `work` beside its parent, which may join it by the key. The key must be free.
 
-        Its budget is what is left of the parent's, or `budget` within that; raises BudgetExhausted where that forbids
-        the fork, or leaves a child that decodes nothing to decode with. Its deadline is `seconds` from its start, or
-        that of the limits. An approver sees and edits what `editable` says, or else the child's prompt.
+        Its budget is what is left of the parent's, or `budget` within that: amounts of tokens, turns, cost and forks.
+        BudgetExhausted if the budget forbids the fork, or leaves a child that decodes no tokens or turns. Its deadline
+        is `seconds` from its start, or that of the limits. An approver sees and edits what `editable` says, or else the
+        child's prompt.
         """
         root = self.agents[:1]
         assert parent.parent or parent in root, f"{parent.id} is neither the root nor forked"
         assert child.parent is None and child not in root, f"{child.id} is the root or already forked"
         assert key not in self._forks[parent.id], f"{parent.id} has not joined {key} yet"
-        account = parent.account.inherit(budget, deeper=not child.is_code)
+        account = parent.account.inherit(**budget or {}, deeper=not child.is_code)
         account.require_left("cost", *(("tokens", "turns") if child.decodes else ()))
         account.require("forks")
-        if self.limits.budget.forks is None and len(self.agents) > FORKS:
+        if self.limits.forks is None and len(self.agents) > FORKS:
             raise BudgetExhausted("forks", FORKS, FORKS)
         name = f"{parent.id}/{key}"
         self._names[name] += 1
@@ -262,7 +263,7 @@ class Session:
         key: str,
         child: Agent,
         work: Work,
-        budget: Budget | None = None,
+        budget: Mapping[str, float] | None = None,
         seconds: float | None = None,
         editable: Editable | None = None,
     ) -> Result:

@@ -84,7 +84,7 @@ class ChatRequest(BaseModel):
         return Question(
             model=self.model,
             messages=tuple(turn.message for turn in self.messages),
-            tokens=min(given, default=None),
+            max_episode_tokens=min(given, default=None),
             temperature=self.temperature,
             top_p=self.top_p,
             seed=self.seed,

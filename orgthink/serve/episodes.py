@@ -123,9 +123,9 @@ class ServedEpisodes:
             return self._stored(episode, running)
 
         limits = served.limits
-        if question.tokens is not None:
-            most = min(question.tokens, limits.budget.tokens or question.tokens)
-            limits = replace(limits, budget=replace(limits.budget, tokens=most))
+        if question.max_episode_tokens is not None:
+            most = min(question.max_episode_tokens, limits.max_episode_tokens or question.max_episode_tokens)
+            limits = replace(limits, max_episode_tokens=most)
         seeded = {
             name: b._replace(sampling=replace(b.sampling, seed=question.seed)) for name, b in served.roles.items()
         }

@@ -142,7 +142,7 @@ class Question:
     """Name of the model that is to answer."""
     messages: tuple[Message, ...]
     """The conversation. The last message is the user's."""
-    tokens: int | None
+    max_episode_tokens: int | None
     """Tokens that all agents together may sample; `None`: as many as the server allows."""
     temperature: float | None
     """Of sampling; `None`: the server's."""

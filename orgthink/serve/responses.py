@@ -101,7 +101,7 @@ class ResponseRequest(BaseModel):
         return Question(
             model=self.model,
             messages=(*first, *(turn.message for turn in self.input if turn is not None)),
-            tokens=self.max_output_tokens,
+            max_episode_tokens=self.max_output_tokens,
             temperature=self.temperature,
             top_p=self.top_p,
             seed=self.seed,

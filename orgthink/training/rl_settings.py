@@ -92,16 +92,14 @@ class RlSettings(Optimization):
     @property
     def made_for(self) -> Mapping[str, Any]:
         plan, name, organization = self.rollout, self.rollout.organization.organization, self.rollout.made
-        style, total = getattr(organization, "prompts", None), plan.limits.agent_tokens
-        renew = total is None or total > plan.max_tokens
+        style, total = getattr(organization, "prompts", None), plan.limits.max_tokens
         how = _portable(organization)
         return {
             # What is not installed, such as a file of the user's, may be gone when the model is used.
             **({"prompts": style} if style in tuple(STYLES) else {}),
             **({"capacity": plan.limits.capacity} if plan.limits.capacity > 1 else {}),
             "max_tokens": plan.max_tokens,
-            "renew": renew,
-            **({"agent_tokens": total} if renew and total is not None else {}),
+            "renew": total is None or total > plan.max_tokens,
             **({"organizations": {name: how}} if how and name in tuple(ORGANIZATIONS) else {}),
         }
 
@@ -116,7 +114,7 @@ class RlSettings(Optimization):
     def bounds(self) -> dict[str, int | None]:
         """The bound of tokens is `None` if no budget limits the turns."""
         plan = self.rollout
-        groups, turns = plan.problems * (1 + self.redraw), plan.limits.budget.turns
+        groups, turns = plan.problems * (1 + self.redraw), plan.limits.turns
         longest = max([plan.max_tokens, *(model.sampling.max_tokens for model in plan.models.values())])
         return {
             "episodes_a_step": groups * plan.group,

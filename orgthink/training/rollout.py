@@ -32,7 +32,7 @@ class Rollout:
     organization: OrganizationSpec
     """Organization that attempts the problems."""
     limits: Limits = field(default_factory=Limits)
-    """Budgets and deadlines of an episode. `agent_tokens` is a total for each agent."""
+    """Limits of an episode. Their `max_tokens` is a total for each agent; `None` lets each Join renew the budget."""
     max_tokens: int = 512
     """Token budget of a segment: a worker's text, or the organizer's up to its next Join, which renews the budget."""
     temperature: float = 1.0

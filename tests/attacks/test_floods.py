@@ -27,7 +27,7 @@ from orgthink.record import episode_json
 from orgthink.record import folder as store
 from orgthink.record.episode import StopReason
 from orgthink.runtime import session
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.util import jsonl
 from orgthink.util.http import RetryPolicy
 
@@ -246,9 +246,9 @@ WIDE = "Deadlines and a most number of agents end an episode that forks for ever
 
 @each(
     Attack("every answer has 400 forks, three levels deep, and a deadline of half a second", WIDE, "deadline",
-           (Limits(1000, Budget(depth=3), episode_seconds=0.5), StopReason.DEADLINE)),
+           (Limits(1000, depth=3, episode_seconds=0.5), StopReason.DEADLINE)),
     Attack("every answer has 400 forks, three levels deep, and no deadline", WIDE, "all agents but 10,000 are refused",
-           (Limits(1000, Budget(depth=3)), StopReason.BUDGET)),
+           (Limits(1000, depth=3), StopReason.BUDGET)),
 )  # fmt: skip
 async def test_forks_for_ever(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits, stop = attack.given

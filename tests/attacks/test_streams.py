@@ -21,7 +21,7 @@ from orgthink.engines import endpoint
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import Context, EngineError, EngineUnavailable
 from orgthink.record.episode import Episode, Message, Sampling, StopReason
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.util.http import RetryPolicy
 
 COUNTED = "Words that arrive are counted here; the server's count is believed from these up to what was asked for."
@@ -51,7 +51,7 @@ async def loops(exchange: Exchange) -> None:
 
 @each(Attack("every answer is said to be one token", COUNTED, "the budget of the episode ends it"))
 async def test_a_budget_holds(attack: Attack, tmp_path: Path) -> None:
-    what = planned("asyncthink", limits=Limits(2, Budget(tokens=40)))
+    what = planned("asyncthink", limits=Limits(2, max_episode_tokens=40))
     episodes = await evaluated(tmp_path / "run", *[loops] * 200, what=what)
     assert all(40 <= steps(episode) < 60 for episode in episodes.values())
 
@@ -146,7 +146,7 @@ def with_logprobs() -> Play:
 )  # fmt: skip
 async def test_pieces_finer_than_tokens(attack: Attack, tmp_path: Path) -> None:
     play, counted = attack.given
-    limits = Limits(2, Budget(tokens=20), agent_tokens=16)
+    limits = Limits(2, max_episode_tokens=20, max_tokens=16)
     episodes = await evaluated(tmp_path / "run", (ATTACKED, play), FINE, FINE, what=planned(tokens=16, limits=limits))
     episode = episodes[ATTACKED]
     assert (episode.root.text, episode.root.stop, steps(episode)) == (PROSE, StopReason.DONE, counted)

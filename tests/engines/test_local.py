@@ -21,7 +21,7 @@ from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Message, Origin, Problem, Sampling, Span, Status
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 
 
 class Said(NamedTuple):
@@ -418,7 +418,7 @@ async def test_agents_fork_and_join_on_it(tmp_path: Path) -> None:
     engine = LocalEngine.open(tiny_model(tmp_path, context=4096))
     problem = Problem("p", "countdown", "1 2 3 = 4")
     organization = AsyncThink(prompts=TERSE, tolerant=True, overflow="queue")
-    role, limits = Backing(engine, Sampling(60, seed=6)), Limits(capacity=3, budget=Budget(tokens=300))
+    role, limits = Backing(engine, Sampling(60, seed=6)), Limits(capacity=3, max_episode_tokens=300)
     episodes = await asyncio.gather(*(attempt(organization, problem, role, limits=limits, sample=n) for n in range(8)))
     traces = [trace for episode in episodes for trace in episode.traces]
     assert any(trace.joins for trace in traces), "the seed should give joins"

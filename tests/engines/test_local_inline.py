@@ -18,7 +18,7 @@ from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Origin, Problem, Sampling, Span
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ async def turns_of_the_loop(count: int = 20) -> None:
 
 async def think(engine: LocalEngine) -> list[Episode]:
     """Episodes that fork and join at random, all at once."""
-    problem, limits = Problem("p", "countdown", "1 2 3 = 4"), Limits(capacity=3, budget=Budget(tokens=200))
+    problem, limits = Problem("p", "countdown", "1 2 3 = 4"), Limits(capacity=3, max_episode_tokens=200)
     organization = AsyncThink(prompts=TERSE, tolerant=True, overflow="queue")
     role = Backing(engine, Sampling(60, seed=6))
     return await asyncio.gather(*(attempt(organization, problem, role, limits=limits, sample=n) for n in range(8)))

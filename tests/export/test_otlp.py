@@ -111,7 +111,7 @@ def test_a_folder_without_times_of_its_episodes_has_that_of_its_file(folder: Run
 
 def evaluation() -> Evaluation:
     organizations = {"asyncthink": OrganizationSpec("asyncthink", {"prompts": TERSE})}
-    return Evaluation(TASK, organizations, n=4, sampling=Sampling(100), limits=Limits(2, agent_tokens=100))
+    return Evaluation(TASK, organizations, n=4, sampling=Sampling(100), limits=Limits(2, max_tokens=100))
 
 
 def evaluated(path: Path, collector: Collector) -> tuple[RunFolder, Live, list[Episode]]:

@@ -20,7 +20,7 @@ from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import EdgeKind, Episode, Origin, Sampling, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.countdown import COUNTDOWN
 
@@ -217,7 +217,7 @@ def test_only_sampled_tokens_are_steps() -> None:
 
 def run_program(program: Program, rng: random.Random) -> Episode:
     """The program as the runtime plays it, at one second a token."""
-    limits = Limits(capacity=99, budget=Budget(depth=2))
+    limits = Limits(capacity=99, depth=2)
     engine = ScriptedEngine(script_of(program, rng))
     return run_virtual(attempt(AsyncThink(), PROBLEM, Backing(engine, Sampling(10_000)), limits=limits))
 

@@ -18,7 +18,7 @@ from orgthink.record.episode import Episode, FormatError, Problem, Sampling, Sta
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.countdown import COUNTDOWN
 from orgthink.tasks.math import MATH
@@ -39,7 +39,7 @@ def played(
     depth: int = 1,
 ) -> Episode:
     engine = ScriptedEngine(list(turns))
-    limits = Limits(capacity, Budget(depth=depth))
+    limits = Limits(capacity, depth=depth)
     episode = run_virtual(attempt(organization, problem, Backing(engine, Sampling(tokens)), limits=limits))
     run_virtual(engine.aclose())
     return grade(episode, {"countdown": COUNTDOWN, "math": MATH}[problem.task])

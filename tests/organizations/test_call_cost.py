@@ -11,7 +11,7 @@ from orgthink.grammar.asyncthink import organizer_scanner
 from orgthink.organizations.majority_vote import MajorityVote
 from orgthink.organizations.reply import ask, charge_call, new_caller
 from orgthink.record.episode import Episode, Exhausted, Message, Problem, Sampling, StopReason
-from orgthink.runtime import Backing, Budget, Limits, Organization, Session, attempt
+from orgthink.runtime import Backing, Limits, Organization, Session, attempt
 from orgthink.runtime.clock import run_virtual
 
 PROBLEM = Problem("p", "", "main question")
@@ -29,7 +29,7 @@ class Narrow(ScriptedEngine):
 
 
 def play(organization: Organization, turns: list[Turn], cost: float, capacity: int = 8) -> Episode:
-    engine, limits = Narrow(turns), Limits(capacity, Budget(cost=cost))
+    engine, limits = Narrow(turns), Limits(capacity, cost=cost)
     episode = run_virtual(attempt(organization, PROBLEM, Backing(engine, Sampling(100)), limits=limits))
     run_virtual(engine.aclose())
     return episode

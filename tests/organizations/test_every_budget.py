@@ -35,11 +35,11 @@ from orgthink.record.episode_json import dump, load
 from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 
 PROBLEM = Problem("p", "sums", "sum 3 + 4")
-KINDS = ("tokens", "turns", "cost", "forks", "depth", "agent_tokens", "agent_seconds", "episode_seconds")
+KINDS = ("max_episode_tokens", "turns", "cost", "forks", "depth", "max_tokens", "agent_seconds", "episode_seconds")
 ANSWER = "so <ANSWER> 7 </ANSWER>"
 
 
@@ -141,9 +141,7 @@ class Cut:
 
     @property
     def limits(self) -> Limits:
-        if self.kind in ("agent_tokens", "agent_seconds", "episode_seconds"):
-            return Limits(capacity=3, **{self.kind: self.limit})  # type: ignore[arg-type]
-        return Limits(capacity=3, budget=Budget(**{self.kind: self.limit}))  # type: ignore[arg-type]
+        return Limits(capacity=3, **{self.kind: self.limit})  # type: ignore[arg-type]
 
 
 def played(organization: Organization, cut: Cut) -> tuple[Episode, Model]:
@@ -173,12 +171,12 @@ def test_whatever_runs_out_what_was_found_is_used_and_the_episode_is_over(name: 
 @pytest.mark.parametrize(
     ("kind", "limit", "stop"),
     [
-        ("tokens", 60, StopReason.BUDGET),
+        ("max_episode_tokens", 60, StopReason.BUDGET),
         ("turns", 4, StopReason.BUDGET),
         ("cost", 3, StopReason.BUDGET),
         ("forks", 3, StopReason.DONE),
         ("depth", 0, StopReason.DONE),
-        ("agent_tokens", 60, StopReason.BUDGET),
+        ("max_tokens", 60, StopReason.BUDGET),
         ("episode_seconds", 20, StopReason.DEADLINE),
     ],
 )
@@ -191,7 +189,7 @@ def test_a_manager_answers_from_what_it_found_when_a_budget_cuts_its_rounds(
         assert episode.root.exhausted is not None
         used, allowed = episode.root.exhausted.value, episode.root.exhausted.limit
         assert episode.root.exhausted.budget in (kind, "tokens") and used <= allowed == limit
-        assert used < allowed or (name, kind) == ("summarized", "agent_tokens"), "the rest was kept"
+        assert used < allowed or (name, kind) == ("summarized", "max_tokens"), "the rest was kept"
 
 
 def found(episode: Episode) -> bool:

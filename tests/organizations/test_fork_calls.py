@@ -23,7 +23,7 @@ from orgthink.record.episode_json import dump, load
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.math import MATH
 from orgthink.training.rows import policy_rows
@@ -44,7 +44,7 @@ def play(
     **limits: Any,
 ) -> tuple[Episode, PlannedModel]:
     model = PlannedModel(plans, native=native, lag=lag)
-    allowed = Limits(capacity, Budget(depth=depth), **limits)
+    allowed = Limits(capacity, depth=depth, **limits)
     episode = run_virtual(attempt(organization, PROBLEM, Backing(model, Sampling(1000)), limits=allowed))
     return grade(episode, MATH), model
 
@@ -307,7 +307,7 @@ def test_a_fork_that_the_budget_forbids_is_refused_where_it_is_tolerated() -> No
 
 def test_a_fork_that_was_refused_takes_no_place() -> None:
     forks = [call("fork", task="a."), call("join", id=1), *[call("fork", task="b.")] * 2, " <ANSWER> 5 </ANSWER>"]
-    limits = Limits(2, Budget(forks=1))
+    limits = Limits(2, forks=1)
     model = PlannedModel({"main process": forks, "Subtask: a.": worker(1, "a")})
     work = attempt(replace(BY_CALLS, tolerant=True), PROBLEM, Backing(model, Sampling(1000)), limits=limits)
     episode = run_virtual(work)
@@ -339,7 +339,7 @@ def test_a_reply_without_a_call_is_the_answer_as_the_prompt_asks_for_it(reply: l
 
 def test_a_reply_that_is_cut_off_does_nothing() -> None:
     both = call("fork", task="a.") + "and"
-    episode, _ = play(BY_CALLS, {"main process": [" w", f" {both}", " more"]}, agent_tokens=2)
+    episode, _ = play(BY_CALLS, {"main process": [" w", f" {both}", " more"]}, max_tokens=2)
     assert len(episode.traces) == 1 and kinds(episode) == [FormatError.TRUNCATED]
 
 

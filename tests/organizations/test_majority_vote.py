@@ -24,7 +24,7 @@ from orgthink.record.episode import Episode, Problem, Sampling, Status, StopReas
 from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.vote import vote
 from orgthink.util.errors import UserError
@@ -137,7 +137,7 @@ def test_a_budget_of_cost_is_spent_and_not_overdrawn(samples: int, capacity: int
     """Also not by calls under way together; whoever finds nothing left makes no call."""
     calls = min(samples, budget)
     turns = [ballot("1+1")] * calls
-    limits = Limits(capacity=capacity, budget=Budget(cost=budget))
+    limits = Limits(capacity=capacity, cost=budget)
     episode = play(MajorityVote(samples=samples), turns, limits)
     assert [trace.cost for trace in episode.traces[1:]] == [1] * calls + [0] * (samples - calls)
     assert [trace.turns for trace in episode.traces[1:]] == [1] * calls + [0] * (samples - calls)

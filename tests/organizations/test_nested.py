@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -39,7 +40,6 @@ from orgthink.runtime import (
     Allow,
     Approve,
     Backing,
-    Budget,
     Deny,
     Edit,
     Limits,
@@ -176,19 +176,23 @@ ORGANIZATIONS: list[Any] = [
     replace(MANAGER, organizations={"team": MANAGER}, reserve=0.3),
     Delegates(VerifierCorrector(prompts=TERSE, passes=1, rounds=3)),
 ]
-BUDGETS = st.builds(Budget, tokens=st.none() | st.integers(1, 60), cost=st.none() | st.integers(1, 8), depth=st.just(3))
+BUDGETS = st.builds(
+    partial(Limits, 60, depth=3),
+    max_episode_tokens=st.none() | st.integers(1, 60),
+    cost=st.none() | st.integers(1, 8),
+)
 
 
 @settings(max_examples=150)
 @given(st.sampled_from(ORGANIZATIONS), st.integers(0, 999), BUDGETS, st.none() | st.integers(0, 30))
 def test_an_organization_does_below_what_it_does_alone(
-    organization: Any, seed: int, budget: Budget, seconds: int | None
+    organization: Any, seed: int, limits: Limits, seconds: int | None
 ) -> None:
     """Its root is one level lower, if that has a model; everything else is the same, under any limit."""
     late = None if seconds is None else seconds + 0.5
-    alone = attempt(organization, seed, Limits(60, budget, episode_seconds=late))
-    lower = replace(budget, depth=4) if alone.root.model is not None else budget
-    nested = attempt(Delegates(organization, late), seed, Limits(60, lower))
+    alone = attempt(organization, seed, replace(limits, episode_seconds=late))
+    lower = replace(limits, depth=4) if alone.root.model is not None else limits
+    nested = attempt(Delegates(organization, late), seed, lower)
     assert below(nested, "controller/it") == below(alone, alone.root.agent)
     assert (nested.answer or None) == (alone.answer or None)
     assert critical_path(nested) == critical_path(alone) and concurrency(nested) == concurrency(alone)
@@ -199,7 +203,7 @@ def test_a_deadline_within_a_deadline_ends_the_same_episode_the_same_way() -> No
     """Agents of three levels end at once, which was once in any order: the last answer was a token longer or not."""
     team = next(one for one in ORGANIZATIONS if isinstance(one, ParaManager) and "team" in one.organizations)
     for seconds in (17.5, 19.5, 21.5):
-        limits = Limits(60, Budget(tokens=43, depth=3), episode_seconds=seconds)
+        limits = Limits(60, max_episode_tokens=43, depth=3, episode_seconds=seconds)
         ends = {tuple((trace.agent, trace.end) for trace in attempt(team, 320, limits).traces) for _ in range(30)}
         assert len(ends) == 1
 
@@ -209,7 +213,7 @@ def test_a_deadline_within_a_deadline_ends_the_same_episode_the_same_way() -> No
 
 def played(organization: Any, turns: list[Turn], *, depth: int = 1, approve: Approve | None = None) -> Episode:
     engine = ScriptedEngine(turns)
-    limits = Limits(8, Budget(depth=depth))
+    limits = Limits(8, depth=depth)
     backing = Backing(engine, Sampling(1000))
     episode = run_virtual(attempt_of(organization, PROBLEM, backing, limits=limits, approve=approve))
     run_virtual(engine.aclose())
@@ -342,7 +346,7 @@ def test_an_organization_that_its_budget_ends_says_what_it_has_found() -> None:
             session.fork(desk, "b", session.code("b"), _nothing)
             return "never"
 
-    episode = attempt(Delegates(Hungry()), 0, Limits(8, Budget(forks=2)))
+    episode = attempt(Delegates(Hungry()), 0, Limits(8, forks=2))
     assert episode.trace("controller/it").status is Status.TRUNCATED
     assert episode.trace("controller/it").error == "budget exhausted: forks"
     assert episode.answer == "a first idea"
@@ -388,7 +392,7 @@ def test_a_cancelled_worker_takes_its_organization_with_it(words: int, seed: int
             assert session._default.engine.live == 0, "a request outlived its organization"
             return (await session.join(desk, "it")).text or None
 
-    episode = attempt(Impatient(), seed, Limits(60, Budget(depth=3)))
+    episode = attempt(Impatient(), seed, Limits(60, depth=3))
     assert episode.seconds == words + 0.5
     assert all(trace.end <= words + 0.5 for trace in episode.traces)
 
@@ -420,7 +424,7 @@ def test_the_reserve_of_a_manager_below_is_given_back() -> None:
             return None
 
     engine = Watching(lambda text: render_reply("r", [ToolCall(FINAL, {})]) if "final" not in text[-5:] else "so 7")
-    limits = Limits(8, Budget(tokens=100))
+    limits = Limits(8, max_episode_tokens=100)
     run_virtual(attempt_of(Twice(), PROBLEM, Backing(engine, Sampling(1000)), limits=limits))
     assert seen[0] == 50, "half of it is kept"
 

@@ -16,7 +16,7 @@ from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.record.episode import Episode, Problem, Sampling, Status, StopReason
-from orgthink.runtime import Backing, Budget, Limits, Organization, attempt
+from orgthink.runtime import Backing, Limits, Organization, attempt
 from orgthink.runtime.clock import run_virtual
 from orgthink.util.concurrency import place
 
@@ -54,7 +54,7 @@ class Queued(ScriptedEngine):
 
 def play(organization: Organization, turns: list[Turn], wait: float, since: float = 0.0, **limits: Any) -> Episode:
     engine, problem = Queued(turns, wait), Problem("p", "", "sum 3 + 4")
-    bounds = Limits(capacity=3, budget=Budget(depth=3), **limits)
+    bounds = Limits(capacity=3, depth=3, **limits)
     how = {"limits": bounds, "since": since}
     episode = run_virtual(attempt(organization, problem, Backing(engine, Sampling(200)), **how))
     run_virtual(engine.aclose())

@@ -46,7 +46,7 @@ from orgthink.record.episode import Episode, Exhausted, FormatError, Origin, Pro
 from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tools.faults import MARK, Faults
 from orgthink.util.errors import UserError
@@ -145,17 +145,17 @@ def test_an_engine_that_fails_the_manager_breaks_the_episode():
 
 def test_a_budget_of_cost_ends_the_rounds_when_it_is_spent():
     turns = [reply(ask(), ask()), SOLVED, SOLVED]
-    episode = play(turns, Managed(reserve=0), Limits(9, Budget(cost=2)))
+    episode = play(turns, Managed(reserve=0), Limits(9, cost=2))
     assert [r.status for r in told(episode)] == [OK, OK]
     assert (cost(episode), episode.answer, episode.stop) == (2, None, StopReason.BUDGET)
     assert kinds(episode) == [FormatError.TRUNCATED]
-    enough = play([reply(ask(), ask()), SOLVED, SOLVED, *END], Managed(reserve=0), Limits(9, Budget(cost=2.5)))
+    enough = play([reply(ask(), ask()), SOLVED, SOLVED, *END], Managed(reserve=0), Limits(9, cost=2.5))
     assert (cost(enough), enough.answer) == (3, "7")
 
 
 def test_calls_of_a_round_that_together_cost_more_than_is_left_are_not_all_made():
     turns = [reply(ask(), ask(), program("print 4")), SOLVED, ANSWER]
-    episode = play(turns, limits=Limits(9, Budget(cost=2)))
+    episode = play(turns, limits=Limits(9, cost=2))
     assert [(r.status, r.value) for r in told(episode)] == [
         (OK, SOLVED.says), (EXEC_ERR, "budget exhausted: cost"), (OK, "4"),
     ]  # fmt: skip
@@ -166,32 +166,32 @@ def test_a_budget_of_tokens_cuts_the_manager():
     whole = play([reply(program("print 3")), *END])
     for tokens in range(1, whole.root.steps):
         engine = ScriptedEngine([reply(program("print 3")), *END])
-        limits = Limits(9, Budget(tokens=tokens))
+        limits = Limits(9, max_episode_tokens=tokens)
         episode = run_virtual(attempt(Managed(reserve=0), PROBLEM, Backing(engine, Sampling(1000)), limits=limits))
         assert episode.stop is StopReason.BUDGET and episode.root.steps == tokens
         assert FormatError.TRUNCATED in kinds(episode)
-    assert play([reply(program("print 3")), *END], limits=Limits(9, Budget(tokens=whole.root.steps))).answer == "7"
+    assert play([reply(program("print 3")), *END], limits=Limits(9, max_episode_tokens=whole.root.steps)).answer == "7"
 
 
 def test_a_budget_of_turns_is_the_episodes():
     turns = [reply(ask(), program("print 4")), SOLVED, *END]
-    one = play(turns[:1], Managed(reserve=0), Limits(9, Budget(turns=1)))
+    one = play(turns[:1], Managed(reserve=0), Limits(9, turns=1))
     assert [(r.status, r.value) for r in told(one)] == [(EXEC_ERR, "budget exhausted: turns"), (OK, "4")]
     assert (one.stop, one.answer) == (StopReason.BUDGET, None)
-    two = play([turns[0], ANSWER], limits=Limits(9, Budget(turns=2)))
+    two = play([turns[0], ANSWER], limits=Limits(9, turns=2))
     assert told(two) == told(one) and (two.stop, two.answer) == (StopReason.BUDGET, "7")
     assert two.root.exhausted == Exhausted("turns", 1, 2), "the second turn was kept"
-    assert play(turns, limits=Limits(9, Budget(turns=4))).answer == "7"
+    assert play(turns, limits=Limits(9, turns=4)).answer == "7"
 
 
 def test_a_call_that_the_budget_forbids_is_told_and_its_siblings_run():
     made = [program("sleep 1"), program("print 4"), program("print 5")]
-    episode = play([reply(*made), *END], limits=Limits(9, Budget(forks=2)))
+    episode = play([reply(*made), *END], limits=Limits(9, forks=2))
     forbidden = Response("python", EXEC_ERR, "budget exhausted: forks")
     assert told(episode) == (Response("python", OK, "slept 1"), Response("python", OK, "4"), forbidden)
     assert (episode.answer, episode.stop, episode.error, kinds(episode)) == ("7", StopReason.DONE, None, [])
     assert [edge.key for edge in episode.root.forks] == ["1.1", "1.2"] and cost(episode) == 1
-    shallow = play([reply(ask(), program("print 4")), *END], limits=Limits(9, Budget(depth=0)))
+    shallow = play([reply(ask(), program("print 4")), *END], limits=Limits(9, depth=0))
     assert [(r.status, r.value) for r in told(shallow)] == [(EXEC_ERR, "budget exhausted: depth"), (OK, "4")]
 
 
@@ -202,18 +202,18 @@ def test_a_summarizer_answers_for_a_manager_that_has_spent_its_tokens():
         "summarizer": ScriptedEngine([Turn("all in all <ANSWER> 7 </ANSWER>")]),
     }
     tokens = len(pieces(reply(program("print 3")).says)) + 5
-    episode = play([], managed, Limits(9, agent_tokens=tokens), roles=engines, max_tokens=tokens)
+    episode = play([], managed, Limits(9, max_tokens=tokens), roles=engines, max_tokens=tokens)
     assert (episode.answer, episode.stop, kinds(episode)) == ("7", StopReason.BUDGET, [FormatError.TRUNCATED])
     prompt = seen(episode, "manager/answer")
     assert '"value": "3"' in prompt and "so it may be" in prompt
 
 
-@pytest.mark.parametrize("budget", [Budget(forks=0), Budget(depth=0)])
-def test_where_nobody_may_be_forked_the_manager_writes_in_place_of_the_summarizer(budget: Budget):
+@pytest.mark.parametrize("budget", [{"forks": 0}, {"depth": 0}])
+def test_where_nobody_may_be_forked_the_manager_writes_in_place_of_the_summarizer(budget: dict[str, int]):
     managed = Managed("paper", synthesis="summarizer")
     turns = [reply(ask(), when=""), reply(("final_answer", {}), when="Rounds left"),
              Turn("<ANSWER>7</ANSWER>", when="The rounds are over")]  # fmt: skip
-    episode = play(turns, managed, Limits(9, budget))
+    episode = play(turns, managed, Limits(9, **budget))
     assert [r.status for r in told(episode)] == [EXEC_ERR]
     assert (episode.answer, episode.stop, len(episode.traces)) == ("7", StopReason.DONE, 1)
 
@@ -222,7 +222,7 @@ def test_a_fork_is_kept_for_the_summarizer():
     managed = Managed("paper", synthesis="summarizer")
     turns = [reply(program("print 3"), program("print 4"), when=""), reply(("final_answer", {}), when="Rounds left"),
              Turn("<ANSWER>7</ANSWER>", when="conversation_history")]  # fmt: skip
-    episode = play(turns, managed, Limits(9, Budget(forks=2)))
+    episode = play(turns, managed, Limits(9, forks=2))
     assert [(r.status, r.value) for r in told(episode)] == [(OK, "3"), (EXEC_ERR, "budget exhausted: forks")]
     assert (episode.answer, episode.traces[-1].role) == ("7", "summarizer")
 

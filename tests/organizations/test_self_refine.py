@@ -16,7 +16,7 @@ from orgthink.record.episode import Episode, FormatError, Problem, Sampling, Sta
 from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.util.errors import UserError
 
@@ -163,7 +163,7 @@ def test_without_a_draft_the_critic_is_shown_that_there_is_none():
 @pytest.mark.parametrize("budget", range(1, 6))
 def test_when_a_budget_is_spent_the_latest_answer_stands(name: str, budget: int):
     turns = [written("1"), MEND, written("2"), MEND, written("3")][:budget]
-    episode = refine(*turns, limits=Limits(budget=Budget(**{name: budget})))
+    episode = refine(*turns, limits=Limits(**{name: budget}))
     assert episode.answer == ("1" if budget < 3 else "2" if budget < 5 else "3")
     spent = (StopReason.BUDGET, f"budget exhausted: {name}") if budget < 5 else (StopReason.DONE, None)
     assert (episode.stop, episode.root.error) == spent
@@ -173,7 +173,7 @@ def test_when_a_budget_is_spent_the_latest_answer_stands(name: str, budget: int)
 
 
 def test_without_a_budget_for_the_draft_there_is_no_answer():
-    episode = refine(limits=Limits(budget=Budget(cost=0)))
+    episode = refine(limits=Limits(cost=0))
     assert (episode.answer, episode.stop, episode.error) == (None, StopReason.BUDGET, "budget exhausted: cost")
 
 

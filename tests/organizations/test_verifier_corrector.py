@@ -33,7 +33,7 @@ from orgthink.record.episode import (
 from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tools.agents import ROLES
 from orgthink.util.errors import UserError
@@ -360,7 +360,7 @@ def test_when_a_budget_is_spent_the_solution_stands(name: str, budget: int):
     settings = replace(ONE, passes=2, rounds=5)
     whole = play(settings, turns)
     assert len(turns) == len(whole.traces) - 1 == 9 and whole.stop is StopReason.DONE
-    episode = play(settings, turns[:budget], limits=Limits(budget=Budget(**{name: budget})))
+    episode = play(settings, turns[:budget], limits=Limits(**{name: budget}))
     assert agents(episode) == agents(whole)[: len(agents(episode))] and len(episode.traces) == 1 + budget
     assert episode.answer == ("1" if budget < 3 else "2")
     assert (episode.stop, episode.root.error) == (StopReason.BUDGET, f"budget exhausted: {name}")
@@ -370,14 +370,14 @@ def test_when_a_budget_is_spent_the_solution_stands(name: str, budget: int):
 @pytest.mark.parametrize("organization", [ONE, HuangYang()])
 def test_when_the_tokens_are_spent_nobody_is_forked_any_more(organization: VerifierCorrector):
     turns = [solution("7"), "w " * 50]
-    episode = play(organization, turns, limits=Limits(budget=Budget(tokens=30)))
+    episode = play(organization, turns, limits=Limits(max_episode_tokens=30))
     assert (len(episode.traces), episode.answer, episode.stop) == (3, "7", StopReason.BUDGET)
     assert (episode.traces[2].stop, episode.root.error) == (StopReason.BUDGET, "budget exhausted: tokens")
 
 
 def test_a_verifier_that_its_own_limit_cuts_off_leaves_tokens_to_the_next():
     turns = [solution("7"), "w " * 50, REPORTS["C"]]
-    episode = play(ONE, turns, limits=Limits(agent_tokens=30))
+    episode = play(ONE, turns, limits=Limits(max_tokens=30))
     assert (len(episode.traces), episode.answer, episode.stop) == (4, "7", StopReason.DONE)
 
 

@@ -20,7 +20,7 @@ from orgthink.organizations.worker_tools import WorkerTools
 from orgthink.record.episode import Episode, FormatError, Origin, Problem, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tools.toolbox import Suite
 
@@ -42,7 +42,7 @@ def play(
     organizer = BY_CALLS if organization.protocol == "tools" else BY_TAGS
     deeper = {f"Subtask: {query}.": plan for query, plan in plans.items()}
     model = PlannedModel({"main process": organizer, "Subtask: a.": worker, **deeper}, native=native)
-    limits = Limits(4, Budget(depth=depth))
+    limits = Limits(4, depth=depth)
     episode = run_virtual(attempt(organization, PROBLEM, Backing(model, Sampling(1000)), limits=limits))
     return episode, model
 

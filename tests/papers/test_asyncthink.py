@@ -258,8 +258,8 @@ def test_4_2_the_recipe() -> None:
     settings = RECIPES["asyncthink-qwen3-countdown"].settings
     assert (settings.learning_rate, settings.rollout.problems, settings.rollout.group) == (1e-6, 64, 32)
     assert (settings.rollout.limits.capacity, settings.rollout.max_tokens) == (2, 2048)
-    assert settings.rollout.limits.agent_tokens == 8192 and settings.steps == 180  # 4.5
-    said = {"capacity": 2, "max_tokens": 2048, "renew": True, "agent_tokens": 8192}
+    assert settings.rollout.limits.max_tokens == 8192 and settings.steps == 180  # 4.5
+    said = {"capacity": 2, "max_tokens": 2048, "renew": True}
     made_for = dict(settings.made_for)
     assert made_for.pop("organizations")["asyncthink"]["tolerant"] is False
     assert made_for == {"prompts": "paper", **said}, "it is evaluated as it was trained"
@@ -307,7 +307,7 @@ def test_4_3_the_recipes() -> None:
     for name, tokens in (("l1k", 1024), ("l2k", 2048)):
         baseline = RECIPES[f"asyncthink-qwen3-math-sequential-{name}"].settings
         assert baseline.rollout.organization.organization == "sequential"
-        assert (baseline.rollout.max_tokens, baseline.rollout.limits.agent_tokens) == (tokens, tokens)
+        assert (baseline.rollout.max_tokens, baseline.rollout.limits.max_tokens) == (tokens, tokens)
         assert (baseline.rollout.problems, baseline.rollout.group) == (128, 8)
         assert (baseline.reward.weight, baseline.reward.format_error) == (0, 0), "rewarded for its answer only"
 

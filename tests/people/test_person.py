@@ -44,7 +44,7 @@ from orgthink.record.episode_json import dump, load
 from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import Organization, attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.session import Session
 from orgthink.serve.usage import usage
@@ -159,7 +159,7 @@ def test_a_late_answer_is_nobodys() -> None:
 
 
 def test_what_a_person_needs_is_no_models_budget() -> None:
-    spent = Limits(budget=Budget(tokens=13), agent_tokens=13)
+    spent = Limits(max_episode_tokens=13, max_tokens=13)
     person = ann(" ".join(["long"] * 500))
     episode = play(person, [FORKED, ANSWERED], limits=spent)
     assert sampled_tokens(episode) == 13 and episode.answer == "7", "the organizer's own"
@@ -181,7 +181,7 @@ class Relay:
 
 
 def test_where_no_token_is_left_a_person_still_answers() -> None:
-    spent = Limits(budget=Budget(tokens=3))
+    spent = Limits(max_episode_tokens=3)
     episode = play(ann("and so on"), [Turn("a b c d", when="spend")], organization=Relay(), limits=spent)
     assert episode.answer == "a b c | and so on"
 
@@ -196,7 +196,7 @@ async def test_a_reply_ends_with_its_stop_text_as_of_any_engine() -> None:
 
 
 def test_a_person_takes_a_level_of_forks_as_any_agent() -> None:
-    episode = play(ann(), [FORKED], limits=Limits(budget=Budget(depth=0)))
+    episode = play(ann(), [FORKED], limits=Limits(depth=0))
     assert episode.root.exhausted is not None and episode.root.exhausted.budget == "depth"
 
 

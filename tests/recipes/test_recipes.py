@@ -254,11 +254,11 @@ def test_a_run_folder_remembers_a_recipe_as_it_is(name, tmp_path):
 
 def test_a_run_folder_remembers_what_was_set(tmp_path):
     given = ("rollout.group=16", "reward.weight=0", "shuffled=true", "loss.reduction=episode-mean", "pack_tokens=64")
-    given += ("rollout.limits.agent_tokens=none", "rollout.organization.settings.prompts=paper", "learning_rate=1e-3")
+    given += ("rollout.limits.max_tokens=none", "rollout.organization.settings.prompts=paper", "learning_rate=1e-3")
     job = adjusted(MINE, {"lora": LoraSettings(4), "device": "cpu"}, given)
     settings, rollout = job.settings, job.settings.rollout
     assert (job.lora, job.device, job.pack_tokens) == (LoraSettings(4), "cpu", 64)
-    assert (rollout.group, rollout.limits.agent_tokens, rollout.limits.capacity) == (16, None, 3)
+    assert (rollout.group, rollout.limits.max_tokens, rollout.limits.capacity) == (16, None, 3)
     assert rollout.organization.settings == {"prompts": "paper"}
     assert (settings.reward.weight, settings.shuffled, settings.loss.reduction) == (0, True, "episode-mean")
     assert settings.learning_rate == 1e-3
@@ -275,10 +275,10 @@ def looked_at(recipe: str, *given: str, capsys) -> dict:
 
 
 def test_none_is_a_word_where_a_setting_has_it_and_else_nothing(capsys):
-    given = ("normalise=none", "reward.gate=none", "rollout.limits.agent_tokens=none", "mastered=none")
+    given = ("normalise=none", "reward.gate=none", "rollout.limits.max_tokens=none", "mastered=none")
     settings = looked_at(MANAGER, *given, capsys=capsys)
     assert (settings["credit"]["normalise"], settings["reward"]["gate"]) == ("none", "none")
-    assert settings["rollout"]["limits"]["agent_tokens"] is settings["mastered"] is None
+    assert settings["rollout"]["limits"]["max_tokens"] is settings["mastered"] is None
 
 
 @pytest.mark.parametrize(

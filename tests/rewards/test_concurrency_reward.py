@@ -17,7 +17,7 @@ from orgthink.record.episode import Episode, Sampling
 from orgthink.rewards.asyncthink import concurrency_reward
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.countdown import COUNTDOWN
 from orgthink.training.coldstart.structures import Step, random_plan
@@ -41,7 +41,7 @@ def played(
     turns = [Turn(says, when="main process") for says in organizer]
     turns += [Turn(says, when=f"Subtask: query{n}\n") for n, says in enumerate(workers, 1)]
     engine = ScriptedEngine(turns)
-    limits = Limits(capacity, Budget(depth=depth))
+    limits = Limits(capacity, depth=depth)
     episode = run_virtual(attempt(AsyncThink(**settings), PROBLEM, Backing(engine, Sampling(longest)), limits=limits))
     run_virtual(engine.aclose())
     return grade(episode, COUNTDOWN)

@@ -13,7 +13,7 @@ from orgthink.measure.latency import critical_path, longest_path
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import EdgeKind, Episode, FormatError, Problem, Sampling, Status, StopReason
 from orgthink.record.integrity import require_integrity
-from orgthink.runtime import Backing, Budget, Limits, attempt
+from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.clock import run_virtual
 
 TOLERANT = AsyncThink(tolerant=True, malformed="error")
@@ -40,7 +40,7 @@ class Lines(ScriptedEngine):
 def play(turns: Sequence[Turn], whole: bool, organization: AsyncThink = TOLERANT, **budget: int) -> Episode:
     """One attempt, whose worker was forked and joined where it was said to be."""
     engine, problem = Lines(turns, whole), Problem("p", "", "main question")
-    limits = Limits(capacity=3, budget=Budget(**budget))
+    limits = Limits(capacity=3, **budget)
     episode = run_virtual(attempt(organization, problem, Backing(engine, Sampling(50)), limits=limits))
     run_virtual(engine.aclose())
     require_integrity(episode)
@@ -55,7 +55,7 @@ def test_a_join_behind_a_refused_fork_happens(whole: bool) -> None:
         WORKER,
         Turn(" so| <ANSWER> 7 </ANSWER>", when="seven </JOIN-1>"),
     ]
-    episode = play(turns, whole, tokens=5)
+    episode = play(turns, whole, max_episode_tokens=5)
     root, worker = episode.traces
     assert root.text == f"{FORK}{TWICE} <JOIN-1>{NOTICE} seven </JOIN-1> so <ANSWER> 7 </ANSWER>"
     assert [(edge.kind, edge.key, edge.at) for edge in root.edges] == [(EdgeKind.FORK, "1", 1), (EdgeKind.JOIN, "1", 2)]

@@ -72,7 +72,7 @@ def test_an_agent_that_was_cut_off_may_resume():
     assert (episode.stop, episode.root.turns) == (StopReason.DONE, 3)
 
 
-@pytest.mark.parametrize("limits", [Limits(agent_tokens=3), Limits()])
+@pytest.mark.parametrize("limits", [Limits(max_tokens=3), Limits()])
 def test_other_ends_are_not_resumed(limits):
     async def script(agent, session):
         await agent.complete()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -15,14 +15,14 @@ from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import FormatError, Status, StopReason
 from orgthink.runtime import budget
-from orgthink.runtime.budget import TURNS, Account, Budget, BudgetExhausted, Limits
+from orgthink.runtime.budget import TURNS, Account, BudgetExhausted, Limits
 from orgthink.runtime.result import Result
 
 ASYNCTHINK = AsyncThink()
 
 
 def _limits(capacity: int = 3, **budget) -> Limits:
-    return Limits(capacity=capacity, budget=Budget(**budget))
+    return Limits(capacity=capacity, **budget)
 
 
 def test_tokens_of_a_fork_are_charged_to_its_parent():
@@ -31,14 +31,16 @@ def test_tokens_of_a_fork_are_charged_to_its_parent():
         Turn(f"{words('w', 17)} <RETURN> r </RETURN>", when="Subtask: one"),
         Turn(words("o", 500), when="r </JOIN-1>"),
     ]
-    episode = play(ASYNCTHINK, turns, _limits(tokens=40)).episode
+    episode = play(ASYNCTHINK, turns, _limits(max_episode_tokens=40)).episode
     assert [trace.steps for trace in episode.traces] == [20, 20]
     assert episode.stop is StopReason.BUDGET and episode.root.status is Status.TRUNCATED
     assert [fault.kind for fault in episode.format_faults] == [FormatError.TRUNCATED]
 
 
 def test_a_budget_spent_exactly_is_not_exhausted():
-    episode = play(Sequential(), [Turn(f"{words('o', 7)} <ANSWER> 7 </ANSWER>")], _limits(tokens=10)).episode
+    episode = play(
+        Sequential(), [Turn(f"{words('o', 7)} <ANSWER> 7 </ANSWER>")], _limits(max_episode_tokens=10)
+    ).episode
     assert (episode.stop, episode.answer) == (StopReason.DONE, "7")
 
 
@@ -49,7 +51,7 @@ def test_agents_at_work_at_once_share_what_is_left():
         Turn(words("w", 500), when="Subtask: one"),
         Turn(words("w", 500), when="Subtask: two"),
     ]
-    episode = play(ASYNCTHINK, turns, _limits(tokens=60)).episode
+    episode = play(ASYNCTHINK, turns, _limits(max_episode_tokens=60)).episode
     assert episode.stop is StopReason.BUDGET
     assert 60 <= sum(trace.steps for trace in episode.traces) <= 62
     assert {trace.stop for trace in episode.traces} <= {StopReason.BUDGET, StopReason.CANCELLED}
@@ -61,7 +63,7 @@ def test_a_segment_is_told_what_is_left():
         Turn("<RETURN> r </RETURN>", when="Subtask: one"),
         Turn("<ANSWER> 7 </ANSWER>", when="r </JOIN-1>"),
     ]
-    episode = play(ASYNCTHINK, turns, _limits(tokens=50), max_tokens=45).episode
+    episode = play(ASYNCTHINK, turns, _limits(max_episode_tokens=50), max_tokens=45).episode
     assert [span.sampling.max_tokens for span in episode.root.spans if span.sampling] == [45, 43]
     assert episode.traces[1].spans[1].sampling.max_tokens == 45
 
@@ -135,7 +137,9 @@ def test_nobody_is_forked_who_could_not_decode(name):
 
         roles = ("a",)
 
-    limits = _limits(**{name: {"tokens": 8, "turns": 2, "cost": 10}[name]})
+    limits = _limits(
+        **{"max_episode_tokens" if name == "tokens" else name: {"tokens": 8, "turns": 2, "cost": 10}[name]}
+    )
     episode = play(Relay(), [Turn(words("w", 5)), Turn(words("v", 5))], limits).episode
     assert (episode.stop, episode.error) == (StopReason.BUDGET, f"budget exhausted: {name}")
     assert len(episode.traces) == 3
@@ -152,7 +156,7 @@ def test_code_needs_no_tokens():
 
             return (await session.call(session.controller(), "1", session.code("tool"), work)).text
 
-    assert play(Tool(), [], _limits(tokens=0, turns=0)).episode.answer == "done"
+    assert play(Tool(), [], _limits(max_episode_tokens=0, turns=0)).episode.answer == "done"
 
 
 def test_the_votes_that_were_cast_stand_when_the_budget_forbids_more():
@@ -170,15 +174,17 @@ def test_who_renews_tokens_at_every_join_does_not_go_on_for_ever(monkeypatch):
 
 
 @given(
-    st.builds(Budget, *[st.none() | st.integers(0, 9)] * 4),
-    st.none() | st.integers(0, 9),
-    st.none() | st.floats(0, 9),
+    st.builds(
+        Limits,
+        st.just(3),
+        *[st.none() | st.integers(0, 9)] * 3,
+        episode_seconds=st.none() | st.floats(0, 9),
+    ),
 )
-def test_turns_are_limited_where_nothing_else_ends_an_episode(given, tokens, seconds):
-    limits = Limits(3, given, tokens, seconds)
-    endless = all(limit is None for limit in (given.tokens, given.turns, tokens, seconds))
-    assert limits.allowed.turns == (TURNS if endless else given.turns)
-    assert replace(limits.allowed, turns=None) == replace(given, turns=None) and limits.budget is given
+def test_turns_are_limited_where_nothing_else_ends_an_episode(limits):
+    ends = (limits.max_tokens, limits.max_episode_tokens, limits.turns, limits.episode_seconds)
+    expected = TURNS if all(limit is None for limit in ends) else limits.turns
+    assert limits.account().left("turns") == (inf if expected is None else expected)
 
 
 def test_a_fork_may_get_a_budget_of_its_own():
@@ -191,11 +197,11 @@ def test_a_fork_may_get_a_budget_of_its_own():
             async def work(agent) -> Result:
                 return Result(await agent.complete())
 
-            result = await session.call(controller, "1", session.agent("a", ()), work, Budget(tokens=5))
+            result = await session.call(controller, "1", session.agent("a", ()), work, {"tokens": 5})
             rest = await session.call(controller, "2", session.agent("b", ()), work)
             return f"{result.text}|{rest.text}"
 
-    episode = play(Frugal(), [Turn(words("w", 50)), Turn(words("v", 50))], _limits(tokens=12)).episode
+    episode = play(Frugal(), [Turn(words("w", 50)), Turn(words("v", 50))], _limits(max_episode_tokens=12)).episode
     assert episode.answer == f"{words('w', 5)}|{words('v', 7)}"
     assert [trace.stop for trace in episode.traces[1:]] == [StopReason.BUDGET, StopReason.BUDGET]
 
@@ -206,15 +212,15 @@ def test_a_limit_of_each_agent():
         Turn(words("w", 500), when="Subtask: one"),
         Turn(words("o", 500), when="</JOIN-1>"),
     ]
-    episode = play(ASYNCTHINK, turns, Limits(agent_tokens=30)).episode
+    episode = play(ASYNCTHINK, turns, Limits(max_tokens=30)).episode
     assert [trace.steps for trace in episode.traces] == [30, 30]
     assert episode.traces[1].status is Status.TRUNCATED
 
 
-@pytest.mark.parametrize("name", ["tokens", "turns", "cost", "forks", "depth"])
+@pytest.mark.parametrize("name", ["max_episode_tokens", "turns", "cost", "forks", "depth"])
 def test_a_negative_budget_is_refused(name):
     with pytest.raises(ValueError, match=f"{name} is -1"):
-        Budget(**{name: -1})
+        Limits(**{name: -1})
 
 
 @pytest.mark.parametrize(
@@ -225,7 +231,7 @@ def test_a_negative_budget_is_refused(name):
         {"agent_seconds": -0.5},
         {"agent_seconds": float("nan")},
         {"episode_seconds": -2},
-        {"agent_tokens": -1},
+        {"max_tokens": -1},
     ],
 )
 def test_impossible_limits_are_refused(limits):
@@ -235,7 +241,7 @@ def test_impossible_limits_are_refused(limits):
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9)), max_size=20), st.integers(0, 60))
 def test_spending_reaches_every_account_above(spendings, limit):
-    accounts = [Account(Budget(tokens=limit, depth=9))]
+    accounts = [Account(tokens=limit, depth=9)]
     for _ in range(4):
         accounts.append(accounts[-1].inherit())
     for at, amount in spendings:
@@ -245,8 +251,8 @@ def test_spending_reaches_every_account_above(spendings, limit):
 
 
 def test_own_limits_are_within_those_above():
-    root = Account(Budget(tokens=100, depth=2))
-    child = root.inherit(Budget(tokens=30, depth=7))
+    root = Account(tokens=100, depth=2)
+    child = root.inherit(tokens=30)
     assert (child.left("tokens"), child.depth, child.inherit().depth) == (30, 1, 0)
     root.spend("tokens", 80)
     assert child.left("tokens") == 20
@@ -257,8 +263,8 @@ def test_own_limits_are_within_those_above():
 @given(st.integers(0, 50), st.integers(0, 60), st.integers(0, 30), st.integers(0, 30))
 def test_a_reserve_below_is_nobody_elses_until_it_is_released(kept: int, own: int, spent: int, others: int) -> None:
     """Whoever spends of it takes nothing from others, and what is left of it comes back."""
-    episode = Account(Budget(tokens=100, depth=3))
-    worker, sibling = episode.inherit(Budget(tokens=own, depth=2)), episode.inherit()
+    episode = Account(tokens=100, depth=3)
+    worker, sibling = episode.inherit(tokens=own), episode.inherit()
     reserve = worker.set_aside(tokens=kept)
     kept = min(kept, own)
     sibling.spend("tokens", others)

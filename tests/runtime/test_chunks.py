@@ -15,7 +15,7 @@ from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, pieces
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Problem, Sampling
-from orgthink.runtime import Backing, Budget, Limits, attempt
+from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.clock import run_virtual
 
 SAYS = [" a", " b c", " <FORK-1> q </FORK-1>", " <FORK-2> q </FORK-2>", " <FORK-3> q <JOIN-1>", " <JOIN-1>"]
@@ -89,19 +89,19 @@ def record(episode: Episode) -> list[Any]:
     fresh=st.sampled_from([3, 7, 1000]),
     count=st.booleans(),
     tolerant=st.booleans(),
-    agent_tokens=st.sampled_from([None, 20, 50]),
+    max_tokens=st.sampled_from([None, 20, 50]),
 )
-@example(seed=0, longest=100, fresh=1000, count=False, tolerant=True, agent_tokens=None)
+@example(seed=0, longest=100, fresh=1000, count=False, tolerant=True, max_tokens=None)
 def test_the_record_does_not_depend_on_chunks(
-    seed: int, longest: int, fresh: int, count: bool, tolerant: bool, agent_tokens: int | None
+    seed: int, longest: int, fresh: int, count: bool, tolerant: bool, max_tokens: int | None
 ) -> None:
-    limits = Limits(capacity=4, budget=Budget(turns=60), agent_tokens=agent_tokens)
+    limits = Limits(capacity=4, turns=60, max_tokens=max_tokens)
     one, other = (play(Cut(seed, n, fresh, count), tolerant, limits) for n in (1, longest))
     assert record(other) == record(one)
 
 
 @given(seed=st.integers(0, 10_000), longest=st.sampled_from([1, 5, 100]), tokens=st.integers(1, 120))
 def test_a_shared_budget_is_overdrawn_by_a_chunk_of_each_agent_at_most(seed: int, longest: int, tokens: int) -> None:
-    limits = Limits(capacity=4, budget=Budget(tokens=tokens, turns=60))
+    limits = Limits(capacity=4, max_episode_tokens=tokens, turns=60)
     episode = play(Cut(seed, longest, 1000, False), True, limits)
     assert sum(trace.steps for trace in episode.traces) <= tokens + longest * len(episode.traces)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.record.episode import Sampling
 from orgthink.runtime.agent import Agent, Backing
-from orgthink.runtime.budget import Account, Budget
+from orgthink.runtime.budget import Account
 
 
 class Silent(ScriptedEngine):
@@ -23,7 +23,7 @@ class Silent(ScriptedEngine):
 
 def agent(engine: ScriptedEngine) -> Agent:
     backing = Backing(engine, Sampling(9))
-    return Agent("root", (), backing, Account(Budget()), lambda: 0.0, lambda *_: None, "")
+    return Agent("root", (), backing, Account(), lambda: 0.0, lambda *_: None, "")
 
 
 @pytest.mark.parametrize("text", ["7" * 60_000, "seven " * 10_000, "\u4e03" * 20_000, "\ud800" * 20_000])

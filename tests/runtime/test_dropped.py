@@ -18,7 +18,7 @@ from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Problem, Sampling, Status, StopReason, Trace
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import Organization, attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.session import Session
 from orgthink.serve.lanes import Lanes
@@ -76,12 +76,12 @@ def test_an_episode_does_not_differ_by_a_stream_that_broke_off(which: int, data:
     turn = COURSE[which]
     n = data.draw(st.integers(1, min(ACTION[which], len(pieces(turn.says)) - 1)))
     part = replace(turn, says="".join(pieces(turn.says)[:n]), fails=DROP)
-    limits = Limits(3, Budget(turns=3))
+    limits = Limits(3, turns=3)
     whole, engine = play(*COURSE, limits=limits)
     dropped, asked = play(part, *COURSE, limits=limits)
     assert timeless(dropped) == timeless(whole)
     assert sorted(set(asked.seeds)) == sorted(engine.seeds), "the same request, with the same seed"
-    enough = Limits(3, Budget(tokens=sum(trace.steps for trace in whole.traces)), agent_tokens=whole.root.steps)
+    enough = Limits(3, max_episode_tokens=sum(trace.steps for trace in whole.traces), max_tokens=whole.root.steps)
     assert play(part, *COURSE, limits=enough)[0].answer == "7", "what broke off is not counted"
 
 

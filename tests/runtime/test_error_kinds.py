@@ -12,7 +12,7 @@ from orgthink.measure.errors import error_kinds
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Exhausted, Status, StopReason
 from orgthink.record.episode_json import dump, load
-from orgthink.runtime.budget import Account, Budget, BudgetExhausted, Limits
+from orgthink.runtime.budget import Account, BudgetExhausted, Limits
 from orgthink.runtime.result import Result
 from orgthink.util.errors import ErrorKind, Failure, ToolError
 
@@ -38,8 +38,7 @@ class Calling:
 
 
 def asyncthink(*turns: Turn, **limits: int) -> Episode:
-    agent_tokens = limits.pop("agent_tokens", None)
-    return play(AsyncThink(), turns, Limits(3, Budget(**limits), agent_tokens)).episode
+    return play(AsyncThink(), turns, Limits(3, **limits)).episode
 
 
 def test_an_engine_that_fails_a_worker_or_the_root():
@@ -90,7 +89,7 @@ def test_what_forks_have_used_counts_in_the_budget_that_bound_them():
     assert (outer.error_kind, outer.exhausted) == (ErrorKind.BUDGET, Exhausted("forks", 2, 2))
 
 
-@pytest.mark.parametrize("limits", [{"tokens": 4}, {"agent_tokens": 4}])
+@pytest.mark.parametrize("limits", [{"max_episode_tokens": 4}, {"max_tokens": 4}])
 def test_whom_a_budget_of_tokens_cuts_off(limits):
     episode = asyncthink(Turn("a b c d e f"), **limits)
     assert (episode.root.stop, episode.root.error) == (StopReason.BUDGET, None)
@@ -103,7 +102,7 @@ def test_whom_a_budget_of_turns_stops():
 
 
 def test_an_account_tells_how_many_levels_were_used():
-    account = Account(Budget(depth=2)).inherit().inherit(deeper=False).inherit()
+    account = Account(depth=2).inherit().inherit(deeper=False).inherit()
     with pytest.raises(BudgetExhausted) as raised:
         account.inherit()
     assert raised.value.exhausted == Exhausted("depth", 2, 2)

@@ -15,7 +15,7 @@ from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import CancelSource, FormatError, Sampling, Status, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 
 ASYNCTHINK = AsyncThink()
@@ -147,7 +147,7 @@ def test_everybody_stops_sampling_at_the_deadline_at_any_depth():
         Turn(f"<FORK-1> leaf </FORK-1> {words('w', 500)}", when="Subtask: outer", slow_cleanup=1000),
         Turn(words("v", 500), when="Subtask: leaf"),
     ]
-    limits = Limits(capacity=3, budget=Budget(depth=2), episode_seconds=20.5, grace=3)
+    limits = Limits(capacity=3, depth=2, episode_seconds=20.5, grace=3)
     played = play(ASYNCTHINK, turns, limits)
     assert played.times("v")[-1] == played.times("w")[-1] == 20
     assert {trace.cancel for trace in played.episode.traces} == {CancelSource.LIMIT}

@@ -14,7 +14,7 @@ from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, FormatError, Sampling, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.countdown import COUNTDOWN
 
@@ -81,7 +81,7 @@ def test_the_budget_is_charged_in_tokens(ratio: float) -> None:
         Turn("1 2 <RETURN> r </RETURN>", when="Subtask: q"),
         Turn("<ANSWER> 7 </ANSWER>", when="</JOIN-1>"),
     )
-    assert _play(ratio, *turns, limits=Limits(budget=Budget(tokens=12))).stop is StopReason.BUDGET
+    assert _play(ratio, *turns, limits=Limits(max_episode_tokens=12)).stop is StopReason.BUDGET
 
 
 def test_a_count_below_what_arrived_is_not_believed() -> None:

@@ -59,7 +59,7 @@ def relayed(turns: list[Turn], record: Episode | None, limits: Limits, **setting
     return load(dump(episode))
 
 
-LIMITS = Limits(capacity=2, agent_tokens=5)
+LIMITS = Limits(capacity=2, max_tokens=5)
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_time_goes_on(cut):
     ],
 )
 def test_however_an_agent_ended_it_stays_so(turn, stop, status):
-    limits = Limits(capacity=2, agent_tokens=3)
+    limits = Limits(capacity=2, max_tokens=3)
     before = relayed([turn, Turn("y")], None, limits)
     assert (before.traces[1].stop, before.traces[1].status) == (stop, status)
     assert relayed([], before, limits).traces[1:] == before.traces[1:]

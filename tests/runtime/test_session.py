@@ -16,7 +16,7 @@ from orgthink.grammar.asyncthink import organizer_scanner
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
 from orgthink.record.episode import CancelSource, Origin, Status, StopReason
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.result import Result
 
 ASYNCTHINK = AsyncThink()
@@ -182,7 +182,7 @@ def test_half_tags_around_an_injection_make_no_tag():
     assert play(ASYNCTHINK, turns).episode.answer == "7"
 
 
-NESTED = Limits(capacity=3, budget=Budget(depth=2))
+NESTED = Limits(capacity=3, depth=2)
 
 
 def test_a_worker_may_organize_workers_of_its_own():
@@ -206,7 +206,7 @@ def test_deeper_forks_are_just_text():
         Turn("<FORK-1> inner </FORK-1> <JOIN-1> <RETURN> r </RETURN>", when="Subtask: outer"),
         Turn("<ANSWER> 7 </ANSWER>", when="<JOIN-1> r </JOIN-1>"),
     ]
-    assert len(play(ASYNCTHINK, turns, Limits(budget=Budget(depth=1))).episode.traces) == 2
+    assert len(play(ASYNCTHINK, turns, Limits(depth=1)).episode.traces) == 2
 
 
 @pytest.mark.parametrize("depth", [1, 2])
@@ -218,7 +218,7 @@ def test_a_worker_breaks_no_form_at_any_depth(depth, says, returned):
         Turn(says, when="Subtask: outer"),
         Turn("<ANSWER> 7 </ANSWER>", when=f"<JOIN-1> {returned} </JOIN-1>"),
     ]
-    episode = play(ASYNCTHINK, turns, Limits(budget=Budget(depth=depth))).episode
+    episode = play(ASYNCTHINK, turns, Limits(depth=depth)).episode
     assert (episode.answer, episode.format_faults) == ("7", ())
 
 
@@ -234,7 +234,7 @@ def test_nested_organizers_that_fill_the_pool_do_not_starve(capacity):
         Turn("<JOIN-3>", when="<JOIN-2> y </JOIN-2>"),
         Turn("<ANSWER> 7 </ANSWER>", when="<JOIN-3> y </JOIN-3>"),
     ]
-    limits = Limits(capacity=capacity, budget=Budget(depth=2))
+    limits = Limits(capacity=capacity, depth=2)
     played = play(AsyncThink(overflow="queue"), turns, limits)
     assert played.episode.answer == "7" and len(played.episode.traces) == 7
     assert played.busiest <= capacity
@@ -299,7 +299,7 @@ def test_forks_end_with_the_worker_that_made_them(joining):
         Turn(f"<FORK-1> leaf </FORK-1> {inner}", when="Subtask: outer"),
         Turn("v", when="Subtask: leaf", hangs=True),
     ]
-    limits = Limits(capacity=3, budget=Budget(depth=2), agent_seconds=10)
+    limits = Limits(capacity=3, depth=2, agent_seconds=10)
     outer, leaf = play(ASYNCTHINK, turns, limits).episode.traces[1:]
     assert outer.end == (13 if joining else 9)
     assert (leaf.end, leaf.stop, leaf.status) == (outer.end, StopReason.CANCELLED, Status.CANCELLED)

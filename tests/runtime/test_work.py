@@ -10,7 +10,7 @@ from scripts import play, words
 from orgthink.engines.scripted import Turn
 from orgthink.organizations.parallel import Parallel
 from orgthink.record.episode import CancelSource, EdgeKind, Status, StopReason
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.result import Result
 from orgthink.util.errors import Failure
 
@@ -158,10 +158,10 @@ def test_cost_is_recorded_and_charged_all_the_way_up():
         agent.spend(0.5)
         return "bought"
 
-    episode = play(Caller(paid, square), [], Limits(budget=Budget(cost=1))).episode
+    episode = play(Caller(paid, square), [], Limits(cost=1)).episode
     assert [trace.cost for trace in episode.traces] == [None, 0.75, None]
     assert episode.answer == "bought|144"
-    episode = play(Caller(paid, paid, square), [], Limits(budget=Budget(cost=1.5))).episode
+    episode = play(Caller(paid, paid, square), [], Limits(cost=1.5)).episode
     assert (episode.stop, episode.error) == (StopReason.BUDGET, "budget exhausted: cost")
     assert len(episode.traces) == 3
 
@@ -173,5 +173,5 @@ def test_an_agent_without_money_does_not_decode():
         agent.inject(" more ")
         return said + await agent.complete()
 
-    trace = play(Caller(work, role="a"), [Turn("w w")], Limits(budget=Budget(cost=1))).episode.traces[1]
+    trace = play(Caller(work, role="a"), [Turn("w w")], Limits(cost=1)).episode.traces[1]
     assert (trace.stop, trace.status, trace.steps, trace.returned) == (StopReason.BUDGET, Status.TRUNCATED, 2, "w w")

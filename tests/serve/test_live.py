@@ -22,7 +22,6 @@ from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Problem, Sampling
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.agent import Agent
-from orgthink.runtime.budget import Budget
 from orgthink.runtime.clock import run_virtual
 from orgthink.serve import live
 from orgthink.serve.live import RUNNING, Running
@@ -62,7 +61,7 @@ def looks_at(program: Program, rng: random.Random) -> int:
 
     running = Running(PROBLEM, "asyncthink", 3, look)
     engine = ScriptedEngine(script_of(program, rng))
-    limits = Limits(capacity=rng.choice((2, 3, 99)), budget=Budget(depth=2))
+    limits = Limits(capacity=rng.choice((2, 3, 99)), depth=2)
     backing = Backing(engine, Sampling(10_000))
     episode = run_virtual(attempt(AsyncThink(), PROBLEM, backing, limits=limits, watch=running.watch))
     (whole,) = pack([episode], {})["episodes"]

@@ -17,7 +17,7 @@ from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.record.episode import Episode, Message, Problem, Sampling, Status, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget, BudgetExhausted, Limits
+from orgthink.runtime.budget import BudgetExhausted, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.deadline import DeadlineMissed
 from orgthink.runtime.result import Result
@@ -457,7 +457,7 @@ def test_who_fails_or_is_cut_off_has_no_vote():
 
 def test_a_spent_budget_leaves_the_votes_that_were_cast():
     organization, engine = One(tools()["ensemble_solver"], {}, {}), ScriptedEngine([Turn("<ANSWER>3*4</ANSWER>")] * 2)
-    limits = Limits(9, Budget(forks=3))  # the call is the first
+    limits = Limits(9, forks=3)  # the call is the first
     episode = run_virtual(attempt(organization, PROBLEM, Backing(engine, Sampling(100)), limits=limits))
     assert json.loads(episode.answer or "[]") == ["EXEC_ERR", "3*4"], "cut short, with what it had"
     call, *thinkers = episode.traces[1:]

@@ -372,7 +372,7 @@ def under(weights: Mapping[str, torch.Tensor], rows: Sequence[PolicyRow]) -> lis
 ASYNCTHINK = Rollout(
     TASK,
     OrganizationSpec("asyncthink", {"prompts": TERSE}),
-    Limits(capacity=3, agent_tokens=96),
+    Limits(capacity=3, max_tokens=96),
     max_tokens=96,
     temperature=2.0,
     problems=2,

@@ -479,7 +479,7 @@ async def rollouts(engine: LocalEngine, temperature: float = 1.0, problems: int 
     plan = Rollout(
         TASK,
         OrganizationSpec("asyncthink", {"prompts": TERSE}),
-        Limits(capacity=3, agent_tokens=24),
+        Limits(capacity=3, max_tokens=24),
         max_tokens=24,
         temperature=temperature,
         problems=problems,

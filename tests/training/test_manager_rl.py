@@ -624,7 +624,7 @@ def test_the_other_kinds_tell_what_they_told():
 def test_the_bounds_count_further_draws_and_longer_agents():
     bounds = ASYNCTHINK.settings.bounds()
     assert bounds == {"episodes_a_step": 9, "sampled_tokens_a_step": None, "optimizer_steps_a_step": 2}
-    limits = replace(Limits(4), budget=replace(Limits().budget, turns=10))
+    limits = Limits(4, turns=10)
     bounds = replace(SETTINGS, rollout=replace(ROLLOUT, limits=limits)).bounds()
     assert (bounds["episodes_a_step"], bounds["sampled_tokens_a_step"]) == (27, 27 * 10 * 7)
 

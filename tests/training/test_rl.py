@@ -60,14 +60,14 @@ pytestmark = pytest.mark.usefixtures("tiny_policy")
 ROLLOUT = Rollout(
     TASK,
     OrganizationSpec("asyncthink", {"prompts": TERSE}),
-    Limits(capacity=3, agent_tokens=24),
+    Limits(capacity=3, max_tokens=24),
     max_tokens=24,
     problems=2,
     group=3,
 )
 SETTINGS = RlSettings(ROLLOUT, steps=2, learning_rate=1e-3, warmup=1, minibatches=2, save_every=1)
 
-HOPELESS = replace(SETTINGS, steps=1, rollout=replace(ROLLOUT, max_tokens=2, limits=Limits(3, agent_tokens=2)))
+HOPELESS = replace(SETTINGS, steps=1, rollout=replace(ROLLOUT, max_tokens=2, limits=Limits(3, max_tokens=2)))
 """Two tokens are no answer: every reward is the same."""
 
 
@@ -303,11 +303,11 @@ def test_a_trained_model_says_what_it_was_trained_with(tmp_path):
     said = json.loads((folder / "model" / "orgthink.json").read_text())
     assert said.pop("organizations")["asyncthink"]["tolerant"] is False
     assert said == {"capacity": 3, "max_tokens": 24, "renew": False}
-    say_made_for(folder / "model", {"renew": True, "agent_tokens": 96})
+    say_made_for(folder / "model", {"renew": True, "max_tokens": 96, "capacity": 3})
     say_made_for(folder / "model", {"max_tokens": 5, "organizations": {"paramanager": {"rounds": 2}}})
     say_made_for(folder / "model", {"organizations": {"paramanager": {"calls": 3}}})
     said = json.loads((folder / "model" / "orgthink.json").read_text())
-    assert said["max_tokens"] == 5 and not {"capacity", "renew", "agent_tokens"} & said.keys(), "the former is gone"
+    assert said["max_tokens"] == 5 and not {"capacity", "renew"} & said.keys(), "the former is gone"
     assert said["organizations"]["paramanager"] == {"rounds": 2, "calls": 3}
 
 

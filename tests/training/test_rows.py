@@ -17,7 +17,7 @@ from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Origin, Sampling, Span, Trace
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.countdown import COUNTDOWN
 from orgthink.training.rows import PolicyRow, policy_row, policy_rows, row_of, untrained
@@ -76,7 +76,7 @@ def played(turns: list[Turn], depth: int = 1, temperature: float = 1.0) -> tuple
     engine = Ledger(turns)
     problem = COUNTDOWN.problem([1, 2, 3, 4, 5, 6], 10)
     role = Backing(engine, Sampling(10_000, temperature))
-    limits = Limits(3, Budget(depth=depth))
+    limits = Limits(3, depth=depth)
     return run_virtual(attempt(AsyncThink(), problem, role, limits=limits, sample=3)), engine
 
 

@@ -97,7 +97,7 @@ class Stumbling:
         return answer
 
 
-ROLLOUT = Rollout("clumsy", OrganizationSpec("stumbling"), Limits(agent_tokens=8), max_tokens=8, problems=3, group=2)
+ROLLOUT = Rollout("clumsy", OrganizationSpec("stumbling"), Limits(max_tokens=8), max_tokens=8, problems=3, group=2)
 SOUND = replace(ROLLOUT, organization=OrganizationSpec("stumbling", {"at": ""}))
 SETTINGS = RlSettings(ROLLOUT, steps=1, learning_rate=1e-3)
 

@@ -21,7 +21,7 @@ ASYNCTHINK = Policy(
         Rollout(
             TASK,
             OrganizationSpec("asyncthink", {"prompts": TERSE}),
-            Limits(capacity=3, agent_tokens=24),
+            Limits(capacity=3, max_tokens=24),
             max_tokens=24,
             problems=3,
             group=3,

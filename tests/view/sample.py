@@ -13,7 +13,7 @@ from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import Episode, Problem, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.countdown import COUNTDOWN
 
@@ -44,7 +44,7 @@ def run(
 ) -> Episode:
     """One graded attempt at the sample problem."""
     engine = ScriptedEngine(turns, model="scripted-1")
-    limits = Limits(capacity, Budget(depth=depth), agent_seconds=agent_seconds)
+    limits = Limits(capacity, depth=depth, agent_seconds=agent_seconds)
     role = Backing(engine, Sampling(max_tokens, temperature=0.0))
     episode = run_virtual(attempt(organization, problem(number), role, limits=limits))
     grade = COUNTDOWN.grade(episode.problem, episode.answer or "")

@@ -120,7 +120,7 @@ class Chains:
         self._plan, self._credit, self._seed = plan, settings.credit, seed
         self._rules = Rules(plan, task_named(plan.task), settings.reward, seed)
         self._sampling = Sampling(plan.segment_tokens, plan.temperature)
-        self._limits = Limits(capacity=max(plan.widths) * plan.group, agent_tokens=plan.max_tokens)
+        self._limits = Limits(capacity=max(plan.widths) * plan.group, max_tokens=plan.max_tokens)
         self._problems: Iterator[Problem] = endless(self._rules.task, seed)
         self._begun = 0
         self._chains: list[Chain] = []

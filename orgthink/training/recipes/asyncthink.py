@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.rewards.asyncthink import AsyncThinkReward
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.training.recipes.jobs import Pairs, Policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
@@ -35,7 +35,7 @@ def paper(task: str, rollout: Rollout, steps: int, weight: float = 0.2, format_e
 def organized(task: str, capacity: int, tokens: int, problems: int, group: int, steps: int) -> Policy:
     """AsyncThink. `tokens` is the budget of a worker, and of the organizer up to its next Join, which renews it."""
     organization = OrganizationSpec("asyncthink", {"prompts": "paper"})
-    limits = Limits(capacity, Budget(turns=64), agent_tokens=LONGEST if task == "countdown" else None)
+    limits = Limits(capacity, LONGEST if task == "countdown" else None, turns=64)
     return paper(task, Rollout(task, organization, limits, tokens, problems=problems, group=group), steps)
 
 
@@ -44,7 +44,7 @@ def sequential(task: str, tokens: int, problems: int, group: int, steps: int) ->
     answer only: neither λ R_η nor R_FE. Parallel thinking is several samples of it, two on countdown and four on
     mathematics: `orgthink eval --organizations parallel --capacity 2`, or `4`."""
     organization = OrganizationSpec("sequential", {"prompts": "paper"})
-    limits = Limits(1, agent_tokens=tokens)
+    limits = Limits(1, max_tokens=tokens)
     rollout = Rollout(task, organization, limits, tokens, problems=problems, group=group)
     return paper(task, rollout, steps, weight=0.0, format_error=0.0)
 

@@ -7,7 +7,7 @@ from orgthink.engines import EngineSpec
 from orgthink.evaluate.evaluation import OrganizationSpec, RoleSpec
 from orgthink.record.episode import Sampling
 from orgthink.rewards.paramanager import ParaManagerReward
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.recipes.jobs import Policy, Trajectories
 from orgthink.training.rl_settings import RlSettings
@@ -50,7 +50,7 @@ def paper() -> Policy:
     rollout = Rollout(
         "math",
         OrganizationSpec("paramanager", settings),
-        Limits(1 + calls * samples, Budget(turns=rounds * (1 + calls * samples) + 1), agent_tokens=longest),
+        Limits(1 + calls * samples, longest, turns=rounds * (1 + calls * samples) + 1),
         max_tokens=longest,
         problems=16,
         group=8,

@@ -56,7 +56,7 @@ def mini(
             Rollout(
                 "countdown-mini",
                 OrganizationSpec(organization, settings),
-                Limits(capacity=capacity, agent_tokens=budget),
+                Limits(capacity=capacity, max_tokens=budget),
                 max_tokens=budget,
                 problems=32,
                 group=8,

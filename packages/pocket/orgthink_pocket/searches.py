@@ -13,7 +13,7 @@ from orgthink_arena.searches.meta_agent_search import MetaAgentSearch, MetaAgent
 from orgthink.engines import EngineSpec
 from orgthink.evaluate.evaluation import RoleSpec
 from orgthink.record.episode import Sampling
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink_pocket.tool_model import AGENT_TOKENS, POOL
 
 SEEDS = ("alone", "vote", "refine", "program", "parts", "check", "look_up")
@@ -37,7 +37,7 @@ def _common(**settings: Any) -> dict[str, Any]:
         "engine": EngineSpec("pocket-mars"),
         "sampling": Sampling(AGENT_TOKENS),
         "models": {name: RoleSpec(EngineSpec(name), Sampling(AGENT_TOKENS)) for name in POOL},
-        "limits": Limits(capacity=9, budget=Budget(turns=24)),
+        "limits": Limits(capacity=9, turns=24),
         "problems": 32,
         **settings,
     }

@@ -30,7 +30,7 @@ async def solve(
 ) -> Sequence[Episode]:
     """Graded attempts at the first n held-out problems, all at once; greedy unless a temperature says otherwise."""
     backing = Backing(engine, Sampling(tokens, temperature, seed=0))
-    limits = Limits(capacity=capacity, agent_tokens=tokens)
+    limits = Limits(capacity=capacity, max_tokens=tokens)
     problems = distinct(task.name, "test", 0, n)
     episodes = await asyncio.gather(*(attempt(organization, p, backing, limits=limits) for p in problems))
     return [grade(episode, task) for episode in episodes]

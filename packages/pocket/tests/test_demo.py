@@ -46,7 +46,7 @@ def test_demo_leaves_summary_and_page_and_may_run_again(pocket, capsys: pytest.C
     assert "all correct" in capsys.readouterr().out
     plan = RunFolder.open(Path("runs/demo")).settings("eval", Evaluation)
     assert plan.sampling.temperature == 0.3, "parallel needs traces that differ"
-    assert plan.limits.agent_tokens == 480, "one thinker needs about 300"
+    assert plan.limits.max_tokens == 480, "one thinker needs about 300"
     models = {label: (spec.engine or plan.engine).model for label, spec in plan.organizations.items()}
     before = dict.fromkeys(("sequential", "parallel", "untrained"), "pocket")
     assert models == {**before, "asyncthink": "pocket-async"}

@@ -54,7 +54,7 @@ def rows(example: ModuleType) -> list[PolicyRow]:
 
 async def rolled_out(example: ModuleType) -> list[Episode]:
     engine = LocalEngine.open(POCKET, slots=32, threaded=False)
-    task, limits = task_named(TASK), Limits(capacity=CAPACITY, agent_tokens=TOKENS)
+    task, limits = task_named(TASK), Limits(capacity=CAPACITY, max_tokens=TOKENS)
     problems = list(islice(task.problems("train", 0), PROBLEMS))
     try:
         await engine.update_weights(open_trainable(POCKET, None, torch.float32, "cpu").to_hf(), "0")

@@ -56,7 +56,7 @@ async def stretched(engine: Engine, segment: int, record: Episode | None, group:
     plan = replace(PLAN, segment=segment, group=group)
     before = None if record is None else load(dump(record))
     growth = Growth(Rules(plan, MATH, MarsReward(), seed), lambda messages: True, before)
-    backing, limits = Backing(engine, Sampling(segment, HEAT)), Limits(capacity=group, agent_tokens=MOST)
+    backing, limits = Backing(engine, Sampling(segment, HEAT)), Limits(capacity=group, max_tokens=MOST)
     return await attempt(growth, PROBLEM, backing, limits=limits, since=record.seconds if record else 0.0)
 
 

@@ -33,15 +33,15 @@ def _work_of_episodes(settings: RlSettings, context: int | None) -> Work:
     plan = settings.rollout
     attempts = settings.bounds()["episodes_a_step"] or 0
     tokens, c = plan.max_tokens, 1 if plan.roles else plan.limits.capacity
-    own = min(tokens, plan.limits.agent_tokens or tokens)
-    organizer = own * c if plan.limits.agent_tokens is None else min(own * c, plan.limits.agent_tokens)
+    own = min(tokens, plan.limits.max_tokens or tokens)
+    organizer = own * c if plan.limits.max_tokens is None else min(own * c, plan.limits.max_tokens)
     injected = (c - 1) * own // c
     prompt = PROMPT if context is None else min(PROMPT, context // 4)  # a small model's prompts are short
     if plan.roles:
         organization: Any = plan.made
         rounds, calls, answer = (getattr(organization, name, 1) for name in ("rounds", "calls", "response_tokens"))
         free_tokens = (context or 2**63) - prompt
-        if plan.limits.agent_tokens is None:  # a reply a round, and the answer
+        if plan.limits.max_tokens is None:  # a reply a round, and the answer
             organizer = min(free_tokens, own * (rounds + 1))
         injected = max(0, min(free_tokens - organizer, rounds * calls * answer))
     sampled = (organizer + (c - 1) * own) // c

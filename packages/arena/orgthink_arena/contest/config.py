@@ -25,7 +25,7 @@ MODEL = "model"
 """What a grid and `prepared` call the model of a method's own agents."""
 ROLES = "roles"
 """What they call the models of other roles: `roles.worker`."""
-NUMBERS = ("temperature", "max_tokens", "agent_tokens", "capacity")
+NUMBERS = ("temperature", "max_tokens", "capacity")
 """Numbers of a method that its grid may choose as well, unless its organization has a setting of that name."""
 
 LARGEST_FACTOR = 1_000_000
@@ -105,8 +105,8 @@ class Method:
     """Tokens of a reply of its own agents; `None`: the arena's."""
     temperature: float | None = None
     """Of its own agents; `None`: the arena's."""
-    agent_tokens: int | None = None
-    """Tokens of an agent over all its replies; `None`: no limit but the budget."""
+    renew: bool = True
+    """Whether each reply of an agent has `max_tokens`; if not, all its replies together."""
     capacity: int | None = None
     """Agents at work at once; `None`: the arena's."""
     depth: int = 1
@@ -117,7 +117,7 @@ class Method:
     """What was trained or searched elsewhere, for the reader of the table."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, self, "max_tokens", "agent_tokens", "capacity", "depth")
+        require_at_least(1, self, "max_tokens", "capacity", "depth")
         if any(not values for values in self.grid.values()):
             raise ValueError("a setting of a grid has no values")
         for place in NUMBERS:

@@ -13,7 +13,7 @@ from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, RoleSpec
 from orgthink.evaluate.presets import organization_settings
 from orgthink.record.episode import Sampling
 from orgthink.runtime.attempt import Organization
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.tasks.task import Split
 from orgthink.util.validation import plain
 from orgthink_arena.contest.config import MODEL, NUMBERS, ROLES, Arena, Member, Method, cap_name, known_settings
@@ -97,14 +97,21 @@ def evaluation(
     capacity = method.capacity or arena.capacity
     require_places([organization], capacity)
     require_depth([organization], method.depth)
+    sampling = _sampling(arena, method, seed, model)
     return Evaluation(
         task=work.task,
         organizations={name: spec},
         n=work.n,
         engine=engine,
-        sampling=_sampling(arena, method, seed, model),
+        sampling=sampling,
         roles=_roles(arena, replace(method, roles=roles), organization, seed),
-        limits=Limits(capacity, Budget(cap.tokens, cap.replies, depth=method.depth), method.agent_tokens),
+        limits=Limits(
+            capacity,
+            None if method.renew else sampling.max_tokens,
+            cap.tokens,
+            cap.replies,
+            depth=method.depth,
+        ),
         split=work.split,
         seed=arena.seed,
         samples=work.samples,

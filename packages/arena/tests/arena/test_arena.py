@@ -369,22 +369,22 @@ def test_settings_come_from_the_pool_the_shared_ones_the_method_and_the_grid(tmp
     assert (found["rounds"], found["calls"], list(found["pool"])) == (3, 2, ["poor"])
     assert found["suite"] == {**found["suite"], "corpus": str(tmp_path), "topk": 3}
     assert plan.roles.keys() == {"poor", "summarizer"} and plan.roles["summarizer"].engine.model.endswith("0.8")
-    assert (plan.limits.budget.tokens, plan.limits.budget.turns, plan.sampling.seed) == (50, 6, 7)
+    assert (plan.limits.max_episode_tokens, plan.limits.turns, plan.sampling.seed) == (50, 6, 7)
     free = evaluation(arena, "asking", UNCAPPED, 7, table_work(arena), {}, {})
-    assert free.limits.budget.tokens is None and free.limits.budget.turns is None
+    assert free.limits.max_episode_tokens is None and free.limits.turns is None
 
 
 def test_a_grid_may_choose_the_numbers_of_a_method(tmp_path: Path) -> None:
-    grid = {"temperature": [0, 0.6], "max_tokens": [40], "agent_tokens": [30, 60], "capacity": [2]}
+    grid = {"temperature": [0, 0.6], "max_tokens": [40, 60], "capacity": [2]}
     methods = {
         "asking": {"organization": "sequential", "grid": grid, "roles": {"worker": "good"}},
         "drawing": {"organization": "puppeteer", "grid": {"temperature": [0.5]}},
     }
     arena = read_arena(arena_file(tmp_path, methods=methods, preparations={}))
-    variant = {"temperature": 0.6, "max_tokens": 40, "agent_tokens": 60, "capacity": 2}
+    variant = {"temperature": 0.6, "max_tokens": 60, "capacity": 2}
     plan = evaluation(arena, "asking", UNCAPPED, 0, table_work(arena), variant, {})
-    assert (plan.sampling.temperature, plan.sampling.max_tokens) == (0.6, 40)
-    assert (plan.limits.agent_tokens, plan.limits.capacity) == (60, 2)
+    assert (plan.sampling.temperature, plan.sampling.max_tokens) == (0.6, 60)
+    assert (plan.limits.max_tokens, plan.limits.capacity) == (None, 2)
     assert plan.roles["worker"].sampling.temperature == arena.temperature, "a member has numbers of its own"
     plan = evaluation(arena, "drawing", UNCAPPED, 0, table_work(arena), {"temperature": 0.5}, {})
     assert plan.organizations["drawing"].settings["temperature"] == 0.5

@@ -14,7 +14,7 @@ from orgthink.measure.latency import critical_path
 from orgthink.record.episode import Episode, FormatError, Problem, Sampling, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.util.errors import UserError
 
@@ -57,7 +57,7 @@ def test_a_last_agent_without_an_answer_leaves_that_of_the_round_before() -> Non
 
 
 def test_a_spent_budget_ends_the_rounds_with_what_was_found() -> None:
-    episode = played(Pacore(TERSE, widths=(2, 2, 1)), FIRST, Limits(budget=Budget(turns=2)))
+    episode = played(Pacore(TERSE, widths=(2, 2, 1)), FIRST, Limits(turns=2))
     assert episode.answer == "7" and episode.stop is StopReason.BUDGET
 
 

@@ -22,7 +22,7 @@ from orgthink.organizations.prompts import prompt
 from orgthink.record.episode import Episode, FormatError, Grade, Problem, Sampling, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 
 PROBLEM = Problem("p", "sums", "sum 3 + 4")
@@ -131,7 +131,7 @@ def test_a_step_that_fails_is_told_why_and_is_no_fault(turn: Turn, status: str, 
 @pytest.mark.parametrize(("turns", "answer"), [(1, None), (2, "6"), (3, "6")])
 def test_a_spent_budget_leaves_the_vote_over_what_was_found(turns: int, answer: str | None) -> None:
     script = [step(4, ask()), SOLVED, step(3, program("sleep 0"))][:turns]
-    episode = played(script, limits=Limits(9, Budget(turns=turns)))
+    episode = played(script, limits=Limits(9, turns=turns))
     assert episode.answer == answer and episode.stop is StopReason.BUDGET
 
 

@@ -23,7 +23,7 @@ from orgthink.record.episode import Episode, Problem, Sampling, StopReason
 from orgthink.record.episode_json import dump, load
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.util.errors import UserError
 
@@ -238,10 +238,10 @@ def test_conditions():
 @pytest.mark.parametrize(
     ("limits", "stop"),
     [
-        (Limits(9, Budget(turns=2)), StopReason.BUDGET),
-        (Limits(9, Budget(forks=2)), StopReason.BUDGET),
-        (Limits(9, Budget(cost=2)), StopReason.BUDGET),
-        (Limits(9, Budget(tokens=6)), StopReason.BUDGET),
+        (Limits(9, turns=2), StopReason.BUDGET),
+        (Limits(9, forks=2), StopReason.BUDGET),
+        (Limits(9, cost=2), StopReason.BUDGET),
+        (Limits(9, max_episode_tokens=6), StopReason.BUDGET),
         (Limits(9, episode_seconds=10), StopReason.DEADLINE),
     ],
 )
@@ -265,7 +265,7 @@ def test_what_is_spent_answers_with_what_there_is(limits: Limits, stop: StopReas
 def test_a_vote_counts_the_samples_that_the_budget_allowed():
     organization = workflow("ballot", draft=agent("draft", samples=4), ballot={"kind": "vote", "of": ["draft"]})
     turns = [Turn(f"<ANSWER> {n} </ANSWER>", when="draft") for n in (8, 7, 7)]
-    episode = played(organization, *turns, limits=Limits(9, Budget(forks=3)))
+    episode = played(organization, *turns, limits=Limits(9, forks=3))
     assert (episode.answer, episode.stop) == ("7", StopReason.BUDGET)
 
 
@@ -276,7 +276,7 @@ def test_parts_that_ended_before_the_budget_did_are_the_answer():
         solved={"kind": "map", "over": "parts", "body": block("two", one=agent("one {part}"), two=agent("two {one}"))},
     )
     turns = [Turn("<ANSWER> 1 </ANSWER>", when="one") for _ in range(3)]
-    episode = played(organization, *turns, Turn("<ANSWER> 2 </ANSWER>", when="two"), limits=Limits(9, Budget(turns=4)))
+    episode = played(organization, *turns, Turn("<ANSWER> 2 </ANSWER>", when="two"), limits=Limits(9, turns=4))
     assert episode.answer is not None and sorted(episode.answer.split()) == ["1", "1", "2"]
 
 
@@ -305,11 +305,11 @@ class Talker(ScriptedEngine):
 CUTS = st.sampled_from(
     [
         Limits(3),
-        Limits(1, Budget(turns=7)),
-        Limits(3, Budget(tokens=25)),
-        Limits(3, Budget(forks=9)),
-        Limits(3, Budget(cost=5)),
-        Limits(3, Budget(depth=0)),
+        Limits(1, turns=7),
+        Limits(3, max_episode_tokens=25),
+        Limits(3, forks=9),
+        Limits(3, cost=5),
+        Limits(3, depth=0),
         Limits(3, episode_seconds=6),
         Limits(2, agent_seconds=1),
     ]
@@ -336,9 +336,8 @@ def test_any_graph_runs_to_an_end_within_its_budget(seed: int, limits: Limits):
     assert load(dump(episode)) == episode
     called = [trace for trace in episode.traces[1:] if trace.role != "part"]
     assert len(called) <= graph.calls
-    budget = limits.budget
-    assert budget.turns is None or sum(trace.turns for trace in episode.traces) <= budget.turns
-    assert budget.forks is None or len(episode.traces) - 1 <= budget.forks
+    assert limits.turns is None or sum(trace.turns for trace in episode.traces) <= limits.turns
+    assert limits.forks is None or len(episode.traces) - 1 <= limits.forks
 
 
 def test_a_population_picks_who_solved_what_is_most_like_the_question():

@@ -19,7 +19,7 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.engine import EngineError
 from orgthink.evaluate.evaluation import RoleSpec
 from orgthink.record.episode import Sampling
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 
 PLACE = Path(__file__).resolve()
 
@@ -86,7 +86,7 @@ def settings(**more: Any) -> dict[str, Any]:
         "engine": spec("even"),
         "sampling": Sampling(20),
         "models": {name: RoleSpec(spec(name), Sampling(20)) for name in ("even", "small")},
-        "limits": Limits(4, Budget(turns=12)),
+        "limits": Limits(4, turns=12),
         "problems": 4,
         "steps": 3,
         **more,

@@ -44,7 +44,7 @@ def organizing(organization: str = "asyncthink", *, weight: float = 0.2) -> Poli
     rollout = Rollout(
         f"{TASK}@1/2",
         OrganizationSpec(organization, {"prompts": "pocket-base", **ORGANIZING.get(organization, {})}),
-        Limits(1 if alone else CAPACITY, agent_tokens=AGENT_TOKENS),
+        Limits(1 if alone else CAPACITY, max_tokens=AGENT_TOKENS),
         max_tokens=AGENT_TOKENS,
         problems=16,
     )
@@ -105,7 +105,7 @@ def reviewing_together() -> Policy:
     rollout = Rollout(
         REVIEWED,
         OrganizationSpec("verifier_corrector", {"prompts": "pocket-base", "passes": 1, "rounds": 3, "attempts": 1}),
-        Limits(1, agent_tokens=AGENT_TOKENS),
+        Limits(1, max_tokens=AGENT_TOKENS),
         max_tokens=AGENT_TOKENS,
         temperature=MARSRL.settings.temperature,
         problems=16,

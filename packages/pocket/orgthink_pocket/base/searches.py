@@ -11,7 +11,7 @@ from orgthink_arena.searches.meta_agent_search import MetaAgentSearch, MetaAgent
 
 from orgthink.engines import EngineSpec
 from orgthink.record.episode import Sampling
-from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.budget import Limits
 from orgthink_pocket.base.recipes import MANAGED_REORDERED, MEMBER_TOKENS, REORDERED
 from orgthink_pocket.searches import SEEDS
 
@@ -62,7 +62,7 @@ REORDERED_SEARCH = MetaAgentSearch(
         engine=EngineSpec("pocket-base"),
         sampling=Sampling(MEMBER_TOKENS),
         models=_members(),
-        limits=Limits(capacity=9, budget=Budget(turns=24)),
+        limits=Limits(capacity=9, turns=24),
         problems=32,
     )
 )

@@ -38,7 +38,7 @@ def test_a_manager_is_evaluated_as_it_was_trained(tmp_path: Path) -> None:
     partners = {role: (spec.engine, spec.sampling.max_tokens) for role, spec in found.roles.items()}
     assert partners == {role: (spec.engine, spec.sampling.max_tokens) for role, spec in trained.models.items()}
     assert (found.sampling.max_tokens, found.limits.capacity) == (trained.max_tokens, trained.limits.capacity)
-    assert found.limits.agent_tokens is trained.limits.agent_tokens is None, "renewed at each Join"
+    assert found.limits.max_tokens is trained.limits.max_tokens is None, "renewed at each Join"
     assert plan(tmp_path, "sequential").roles == {}
 
 
@@ -70,7 +70,7 @@ def test_the_shipped_models_name_the_tasks_that_they_know(folder: Path) -> None:
 def test_before_and_after_are_compared_within_what_was_trained() -> None:
     """The README's command: only one of the two models says what it was trained with, and both are given it."""
     found = Eval(organizations=("before=asyncthink", "after=asyncthink"), models=("after=pocket-async",)).plan()
-    assert (found.limits.capacity, found.limits.agent_tokens, found.sampling.max_tokens) == (4, 192, 192)
+    assert (found.limits.capacity, found.limits.max_tokens, found.sampling.max_tokens) == (4, 192, 192)
 
 
 @pytest.mark.parametrize("lessons", ["tools", "manager"])
