@@ -1,4 +1,4 @@
-"""`orgthink export`: problems and recorded episodes as the data of other trainers, and in the formats of viewers."""
+"""`orgthink export`: problems and episodes for other trainers, and spans for an OpenTelemetry collector."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from orgthink.evaluate.evaluation import up_to
-from orgthink.export.recorded import name_of, with_beginnings
+from orgthink.cli.tracing import opened
 from orgthink.measure.accuracy import mixed
 from orgthink.record.folder import RunFolder, require_output
 from orgthink.tasks.task import Split
@@ -106,9 +106,9 @@ class ExportRows:
 
 @dataclass(frozen=True)
 class ExportOtlp:
-    """Send the spans of a run's episodes to a collector of OpenTelemetry, or to a service that takes them as one does.
+    """Send the episodes of a run as spans to an OpenTelemetry collector.
 
-    Sent again, they have the same ids. A key goes into OTEL_EXPORTER_OTLP_HEADERS.
+    The same episode always has the same ids. Put a key into OTEL_EXPORTER_OTLP_HEADERS.
     """
 
     run: Annotated[Positional[Path], arg(metavar="DIR")]
@@ -119,11 +119,11 @@ class ExportOtlp:
     """Send prompts, replies and results too."""
 
     def __call__(self) -> int:
-        from orgthink.export.otlp import Collector
+        collector, folder, count = opened(self.endpoint, self.content), RunFolder.open(self.run), 0
+        from orgthink.export.otlp import name_of, with_beginnings
 
-        collector, folder, count = Collector(self.endpoint, content=self.content), RunFolder.open(self.run), 0
         for count, (episode, began) in enumerate(with_beginnings(folder), 1):
-            why = collector.send(episode, name_of(folder), began)
+            why = collector.send(collector.spans(episode, name_of(folder), began))
             if why is not None:
                 raise Failure(f"{count - 1} episodes are at {collector.name}, the next did not arrive: {why}")
         show(f"{count} episodes are at {collector.name}")
@@ -131,66 +131,13 @@ class ExportOtlp:
 
 
 @dataclass(frozen=True)
-class ExportInspect:
-    """Write a run as a log of Inspect: `inspect view` shows it, `inspect_ai.log.read_eval_log` reads it.
-
-    It holds prompts and replies.
-    """
-
-    run: Annotated[Positional[Path], arg(metavar="DIR")]
-    """Run folder."""
-    out: Path
-    """File to write, such as run.eval."""
-
-    def __call__(self) -> int:
-        from orgthink.export.inspect_log import eval_log
-
-        if self.out.suffix != ".eval":
-            raise UserError(f"--out {self.out}: Inspect finds only files whose name ends in .eval")
-        folder = RunFolder.open(self.run)
-        write_whole(self.out, eval_log(with_beginnings(folder), name_of(folder)))
-        show(self.out)
-        return 0
-
-
-@dataclass(frozen=True)
-class ExportTraces:
-    """Write a run as session traces, which the Hugging Face Hub shows: a file for every agent of every episode.
-
-    They hold prompts and replies: read them before you upload them.
-    """
-
-    run: Annotated[Positional[Path], arg(metavar="DIR")]
-    """Run folder."""
-    out: Path
-    """New folder."""
-
-    def __call__(self) -> int:
-        from orgthink.export.session_traces import sessions
-
-        folder, count = RunFolder.open(self.run), 0
-        if self.out.exists() and any(self.out.iterdir()):
-            raise UserError(f"{self.out} is not empty: choose another folder")
-        out = made(self.out)
-        for number, (episode, began) in enumerate(with_beginnings(folder), 1):
-            for agent, lines in enumerate(sessions(episode, began)):
-                text = "".join(json.dumps(line) + "\n" for line in lines)
-                write_whole(out / f"{number:06}-{agent:03}.jsonl", text.encode())
-                count += 1
-        show(f"{count} sessions are in {self.out}")
-        return 0
-
-
-@dataclass(frozen=True)
 class Export:
-    """Write problems and episodes for other trainers, or show episodes to other people's viewers."""
+    """Write problems and episodes for other trainers, or send episodes to an OpenTelemetry collector."""
 
     what: OmitArgPrefixes[
         Annotated[ExportProblems, subcommand("problems")]
         | Annotated[ExportRows, subcommand("rows")]
         | Annotated[ExportOtlp, subcommand("otlp")]
-        | Annotated[ExportInspect, subcommand("inspect")]
-        | Annotated[ExportTraces, subcommand("traces")]
     ]
     """What is written."""
 

@@ -26,7 +26,7 @@ from collector import Receiver, receiving, values
 import orgthink.engines.opening
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
-from orgthink.export.recorded import name_of, with_beginnings
+from orgthink.export.otlp import name_of, with_beginnings
 from orgthink.export.spans import trace_spans
 from orgthink.record.folder import RunFolder
 
@@ -44,7 +44,7 @@ def ids(receiver: Receiver) -> list[int]:
 def stored(path: Path) -> list[int]:
     """Ids of the spans of what a folder holds."""
     folder = RunFolder.open(path)
-    return sorted(span.id for episode in folder.episodes() for span in trace_spans(episode, run=name_of(folder)))
+    return sorted(span.context.span_id for episode in folder.episodes() for span in trace_spans(episode, run=name_of(folder)))
 
 
 def test_eval_sends_what_it_stores_and_stores_nothing_of_where(

@@ -17,10 +17,7 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.evaluate.evaluation import OrganizationSpec
-from orgthink.export.inspect_log import eval_log
-from orgthink.export.messages import turns
 from orgthink.export.perfetto import trace
-from orgthink.export.session_traces import sessions
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.measure.orchestration import cost, rounds
 from orgthink.measure.people import model_seconds, people_seconds
@@ -351,18 +348,6 @@ def test_a_picture_shows_when_a_person_waited_for_a_join() -> None:
     turns = [Turn("w " * 97 + "<RETURN> done </RETURN>", when="Subtask: slow")]
     (wait,) = layout(play(person, turns, roles=("organizer",))).waits
     assert (wait.agent, wait.seconds) == ("organizer", (30, 110))
-
-
-def test_other_formats_have_what_a_person_wrote_as_a_reply_of_no_model() -> None:
-    organized = play(ann("<FORK-1> x </FORK-1> <JOIN-1>", "<ANSWER> 7 </ANSWER>"), [RETURNED], roles=("organizer",))
-    worked = play(ann("yes, by parity"), [FORKED, ANSWERED])
-    for episode in (organized, worked):
-        assert eval_log([(episode, 0.0)], "run") and list(sessions(episode))
-    written = [turn for turn in turns(worked.traces[1], worked) if "by parity" in turn.content]
-    assert [(turn.role, turn.model) for turn in written] == [("assistant", None)]
-    assert [turn.role for turn in turns(organized.root, organized) if turn.content.startswith("<FORK-1>")] == [
-        "assistant"
-    ]
 
 
 def test_a_person_is_an_open_engine_in_python() -> None:
