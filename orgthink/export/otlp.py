@@ -25,7 +25,7 @@ from orgthink.record.folder import RunFolder
 from orgthink.record.integrity import LONGEST
 from orgthink.util.addresses import server_url
 from orgthink.util.errors import user_input
-from orgthink.util.redaction import conceal, conceal_named, conceal_proxies
+from orgthink.util.redaction import conceal, conceal_named, conceal_proxies, redact
 from orgthink.util.terminal import excerpt
 from orgthink.util.version import __version__
 
@@ -57,6 +57,8 @@ class Collector:
         session = Session()
         session.hooks["response"].append(_refuse_redirect)
         self._exporter = OTLPSpanExporter(str(place), timeout=TIMEOUT, session=session)
+        if self._complaints.last:
+            _log.warning("%s", self._complaints.last)
         service = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": "orgthink"}
         self._resource = Resource.create({**service, "service.version": __version__})
 
@@ -68,7 +70,7 @@ class Collector:
         """Send spans and wait for the response. Returns the reason of a failure in one line."""
         if self._exporter.export(spans) is SpanExportResult.SUCCESS:
             return None
-        return excerpt(self._complaints.last, 200)
+        return excerpt(self._complaints.last or "no reason given", 200)
 
     def close(self) -> None:
         """Give up the request that is being sent."""
@@ -157,15 +159,15 @@ def _conceal_headers() -> None:
 
 
 class _Complaints(logging.Handler):
-    """Keeps the SDK's last message about sending, which is not printed."""
+    """Keeps the SDK's last message, which is not printed."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.last = "no reason given"
-        for name in ("opentelemetry.exporter.otlp", "opentelemetry.sdk._shared_internal"):
+        self.last = ""
+        for name in ("opentelemetry.exporter.otlp", "opentelemetry.sdk._shared_internal", "opentelemetry.util.re"):
             logger = logging.getLogger(name)
             logger.propagate = False
             logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.last = record.getMessage()
+        self.last = redact(record.getMessage())

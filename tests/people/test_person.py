@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 from managed import END, Managed, ask, program, reply
-from orgthink.training.cluster.simulation.program import ForkChild, WaitSeconds
 from orgthink.training.cluster.simulation.recorded import recorded
 from scripted_people import Answer, ScriptedPerson, ann
 
@@ -316,12 +315,6 @@ def test_nothing_that_a_person_wrote_is_trained() -> None:
     (row,) = policy_rows(episode, 1.0)
     assert len(row.token_ids) == sum(span.tokens for span in episode.root.spans)
     assert sum(row.trained) == episode.root.steps == sampled_tokens(episode)
-
-
-def test_what_organizations_would_take_on_gpus_has_a_person_wait() -> None:
-    episode = play(ann(Answer("yes", seconds=60)), [FORKED, ANSWERED])
-    forked = next(op for op in recorded(episode).operations if isinstance(op, ForkChild))
-    assert (forked.child.prompt, forked.child.operations) == (0, (WaitSeconds(60.0),))
 
 
 def test_a_served_episode_bills_no_tokens_of_people() -> None:
