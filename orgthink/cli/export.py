@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
-from orgthink.evaluate.evaluation import up_to
 from orgthink.cli.tracing import opened
+from orgthink.evaluate.evaluation import up_to
 from orgthink.measure.accuracy import mixed
 from orgthink.record.folder import RunFolder, require_output
 from orgthink.tasks.task import Split
 from orgthink.util.errors import Failure, UserError, user_input
-from orgthink.util.files import made, write_whole
+from orgthink.util.files import write_whole
 from orgthink.util.registry import registered_only
 from orgthink.util.terminal import show
 

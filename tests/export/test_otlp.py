@@ -122,7 +122,9 @@ def test_a_collector_that_fails_costs_a_run_one_line(
     if how == "hangs":
         receiver.open.clear()
     with caplog.at_level(logging.WARNING):
-        folder, episodes = evaluated(tmp_path, Collector("http://127.0.0.1:9" if how == "is not there" else receiver.url))
+        folder, episodes = evaluated(
+            tmp_path, Collector("http://127.0.0.1:9" if how == "is not there" else receiver.url)
+        )
     assert len(list(folder.episodes())) == len(episodes) == 4
     (line,) = [record.getMessage() for record in caplog.records if record.name.startswith("orgthink")]
     assert "episodes do not reach http://127.0.0.1:" in line and f"orgthink export otlp {folder.path}" in line

@@ -97,7 +97,9 @@ def check_joins_and_chats(episode: Episode, spans: list[ReadableSpan]) -> None:
     joins = [span for span in spans if span.name == "execute_tool join"]
     for span, (trace, edge) in zip(joins, ((t, e) for t in episode.traces for e in t.joins), strict=True):
         assert (parent_id(span), linked(span)) == (own_id(own[trace.agent]), [own_id(own[edge.child])])
-        assert span.end_time >= round(1e9 * BEGAN) + round(1e9 * episode.trace(edge.child).end), "it waits for the child"
+        assert span.end_time >= round(1e9 * BEGAN) + round(1e9 * episode.trace(edge.child).end), (
+            "it waits for the child"
+        )
     assert not any(span.links for span in spans if span not in joins)
     chats = [span for span in spans if span.kind is SpanKind.CLIENT]
     names = {own_id(span): agent for agent, span in own.items()}

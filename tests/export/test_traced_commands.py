@@ -44,7 +44,9 @@ def ids(receiver: Receiver) -> list[int]:
 def stored(path: Path) -> list[int]:
     """Ids of the spans of what a folder holds."""
     folder = RunFolder.open(path)
-    return sorted(span.context.span_id for episode in folder.episodes() for span in trace_spans(episode, run=name_of(folder)))
+    return sorted(
+        span.context.span_id for episode in folder.episodes() for span in trace_spans(episode, run=name_of(folder))
+    )
 
 
 def test_eval_sends_what_it_stores_and_stores_nothing_of_where(

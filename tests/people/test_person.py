@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 from managed import END, Managed, ask, program, reply
-from orgthink.training.cluster.simulation.recorded import recorded
 from scripted_people import Answer, ScriptedPerson, ann
 
 from orgthink.api import asolve
