@@ -279,7 +279,7 @@ def _chats(trace: Trace) -> Iterator[tuple[int, _Content]]:
 
 def _chat(trace: Trace, span: Span, read: int | None, given: str, *, last: bool) -> _Content:
     finish, how = _FINISH.get(trace.stop) if last else "stop", span.sampling
-    attributes = {
+    attributes: dict[str, Any] = {
         "gen_ai.provider.name": "orgthink",
         "gen_ai.request.model": trace.model,
         "gen_ai.response.model": trace.model,
