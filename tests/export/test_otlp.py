@@ -93,7 +93,7 @@ def test_a_folder_without_times_uses_the_time_of_its_file(folder: RunFolder) -> 
 def evaluated(path: Path, collector: Collector) -> tuple[RunFolder, list[Episode]]:
     """A run whose episodes are sent."""
     organizations = {"asyncthink": OrganizationSpec("asyncthink", {"prompts": TERSE})}
-    plan = Evaluation(TASK, organizations, n=4, sampling=Sampling(100), limits=Limits(2, agent_tokens=100))
+    plan = Evaluation(TASK, organizations, n=4, sampling=Sampling(100), limits=Limits(2, max_tokens=100))
     folder, resolved = RunFolder.create(path / "run", "eval", plan), resolve(plan)
     engines = Engines(dict.fromkeys(resolved.specs, RuleEngine(countdown)))
     with sending(folder, collector):
