@@ -16,7 +16,7 @@ from typing import NamedTuple
 from orgthink.engines.engine import Engine
 from orgthink.grammar.actions import Event, Fork
 from orgthink.record.episode import Episode, Message, Problem, Sampling
-from orgthink.runtime import Agent, Backing, Limits, Result, Session, attempt
+from orgthink.runtime import Agent, Backing, Limits, Organization, Result, Session, attempt
 
 ROUNDS = 2
 INJECTED = 20
@@ -64,7 +64,7 @@ def plans(episodes: int, seed: int = 0) -> list[Plan]:
 
 
 @dataclass(frozen=True)
-class ForkJoin:
+class ForkJoin(Organization):
     """The organization of the workload. The name of a role is its token budget for a segment."""
 
     plan: Plan
@@ -82,7 +82,7 @@ class ForkJoin:
 
 
 @dataclass(frozen=True)
-class Plain:
+class Plain(Organization):
     """An organization of one agent that decodes up to its length."""
 
     prompt: str

@@ -41,7 +41,7 @@ from orgthink.engines.local.engine import LocalEngine
 from orgthink.measure.latency import critical_path, timeline
 from orgthink.models.qwen3 import Qwen3Config
 from orgthink.record.episode import Episode, Message, Origin, Problem, Sampling
-from orgthink.runtime import Agent, Backing, Limits, Session, attempt
+from orgthink.runtime import Agent, Backing, Limits, Organization, Session, attempt
 from orgthink.training.cluster.sizing.configs import config_of
 
 SHAPE = "qwen3-0.6b"
@@ -131,7 +131,7 @@ class Scheduled:
 
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(Organization):
     """Samples, forks, joins and injects where the record did."""
 
     program: AgentProgram

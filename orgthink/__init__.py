@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any
 from orgthink.util.version import __version__
 
 if TYPE_CHECKING:
-    from orgthink.api import Run, aevaluate, asolve, atrain, evaluate, solve, train
+    from orgthink.api import Organization, Run, aevaluate, asolve, atrain, evaluate, solve, train
 
-__all__ = ["Run", "__version__", "aevaluate", "asolve", "atrain", "evaluate", "solve", "train"]
+__all__ = ["Organization", "Run", "__version__", "aevaluate", "asolve", "atrain", "evaluate", "solve", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -31,8 +31,9 @@ from orgthink.record.episode import Episode, Problem, Sampling
 from orgthink.record.folder import RunFolder, dated
 from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.approval import Approve
-from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.runner import run_main
 from orgthink.tasks import task_of
 from orgthink.tasks.task import Split

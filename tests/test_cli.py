@@ -332,7 +332,7 @@ def test_roles_have_a_sampling_of_their_own_and_none_is_cut_by_the_budget_of_the
 
     monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
     sampling = ["verifier.temperature=0.6", "verifier.top_p=0.95", "verifier.max_tokens=90", "corrector.max_tokens=9"]
-    argv = ["--organizations", "verifier_corrector", "--set", "passes=1", "--roles", "verifier=small"]
+    argv = ["--organizations", "verifier-corrector", "--set", "passes=1", "--roles", "verifier=small"]
     argv += ["--sampling", *sampling, "--seed", "3", "--out", "run"]
     assert main([*SMALL, *argv]) == 0
     plan = RunFolder.open(Path("run")).settings("eval", Evaluation)
@@ -349,12 +349,12 @@ def test_the_solver_alone_stands_beside_the_system(toy, capsys: pytest.CaptureFi
     """Here nobody passes a solution on: whoever is asked, verifier included, solves the problem."""
     argv = [*SMALL, "--task", "countdown-small-one"]
     once = ["--set", "rounds=1", "passes=1", "attempts=1"]
-    assert main([*argv, "--organizations", "sequential", "verifier_corrector", *once, "--out", "both"]) == 0
+    assert main([*argv, "--organizations", "sequential", "verifier-corrector", *once, "--out", "both"]) == 0
     header, _, sequential, corrected = (re.split(r"\s{2,}", line) for line in capsys.readouterr().out.splitlines()[:4])
     place = header.index("solver %")
     assert header[place - 1] == "all correct %"
     assert sequential[place] == "–" and corrected[place] == corrected[place - 1] == sequential[place - 1]
-    assert "solver_correct" in json.loads(Path("both/summary.json").read_text())["verifier_corrector"]
+    assert "solver_correct" in json.loads(Path("both/summary.json").read_text())["verifier-corrector"]
     assert main([*argv, "--organizations", "sequential", "--out", "alone"]) == 0
     assert "solver %" not in capsys.readouterr().out
 
@@ -603,7 +603,7 @@ def test_run_tells_the_story_of_forks_and_joins(toy, capsys: pytest.CaptureFixtu
     assert "answer:" in out
 
 
-@pytest.mark.parametrize("organization", ["sequential", "parallel", "asyncthink", "verifier_corrector"])
+@pytest.mark.parametrize("organization", ["sequential", "parallel", "asyncthink", "verifier-corrector"])
 def test_run_takes_a_problem_in_the_users_words(toy, capsys: pytest.CaptureFixture[str], organization: str):
     assert main(["run", "countdown 3 4 5 = 12", "--organization", organization]) == 0
     out = capsys.readouterr().out
@@ -984,7 +984,7 @@ def _whole(run: Path) -> None:
         ("eval --roles worker=toy worker=toy-async", "worker=toy-async: worker has the model toy already"),
         ("run --sampling worker.top_p=0.5 worker.top_p=0.6", "worker.top_p=0.6: worker.top_p is 0.5 already"),
         ("run --organization huang-yang", "has no template 'rigorous_solver'"),
-        ("run --organization verifier_corrector --set passes=0", "passes is 0"),
+        ("run --organization verifier-corrector --set passes=0", "passes is 0"),
         ("eval --organizations mine=asynkthink", "unknown organization 'asynkthink'"),
         ("eval --prompts papr", "unknown prompt style 'papr': did you mean paper?"),
         ("eval --organizations parallel parallel", "parallel is named twice"),
@@ -1105,10 +1105,11 @@ def test_the_version(capsys: pytest.CaptureFixture[str]):
 
 RETURNS = """
 from dataclasses import dataclass
+from orgthink import Organization
 from orgthink.runtime.result import Result
 
 @dataclass(frozen=True)
-class Mine:
+class Mine(Organization):
     name: str = "mine"
     roles = ()
     async def run(self, problem, session):

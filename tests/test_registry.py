@@ -213,7 +213,7 @@ def test_registered_names_only(trap: Path):
     with registered_only(), pytest.raises(UserError, match=r"trap\.py:X refers to code that is not installed"):
         ORGANIZATIONS.named("trap.py:X")
     assert not sprung()
-    with pytest.raises(UserError, match="it must be a dataclass"):
+    with pytest.raises(UserError, match="it must be a subclass"):
         ORGANIZATIONS.named("trap.py:X")
     assert sprung(), "the trap works"
 

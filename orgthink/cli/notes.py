@@ -11,7 +11,7 @@ from orgthink.evaluate.compatibility import pool_warning
 from orgthink.evaluate.evaluation import Evaluation
 from orgthink.evaluate.presets import preset_of, style_here
 from orgthink.record.episode import Episode, Status
-from orgthink.runtime.attempt import Organization
+from orgthink.runtime.organization import Organization
 from orgthink.tasks import task_named
 from orgthink.tasks.task import convention_of
 from orgthink.util.terminal import show

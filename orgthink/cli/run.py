@@ -32,8 +32,9 @@ from orgthink.record.episode_json import dump
 from orgthink.record.failures import engine_failed, failure_message
 from orgthink.runtime import Approve
 from orgthink.runtime.agent import Backing
-from orgthink.runtime.attempt import Organization, WrongReturn, attempt
+from orgthink.runtime.attempt import WrongReturn, attempt
 from orgthink.runtime.budget import Limits
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.runner import run_main
 from orgthink.tasks import task_of
 from orgthink.util.errors import UserError

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from orgthink.evaluate.abilities import Calling, Forking, Voting
 from orgthink.record.episode import Sampling
-from orgthink.runtime.attempt import Organization
-from orgthink.runtime.nested import levels_below
+from orgthink.runtime.organization import Organization
 from orgthink.util.errors import UserError
 
 
@@ -33,7 +31,7 @@ def require_roles(organizations: Iterable[Organization], roles: Iterable[str]) -
 def require_places(organizations: Iterable[Organization], capacity: int) -> None:
     """UserError for an organization that could not fork at this capacity."""
     for organization in organizations:
-        least = organization.least_capacity if isinstance(organization, Forking) else 1
+        least = organization.least_capacity
         if 1 <= capacity < least:
             raise UserError(
                 f"{organization.name} forks, and --capacity {capacity} has no place beside its organizer: "
@@ -44,7 +42,7 @@ def require_places(organizations: Iterable[Organization], capacity: int) -> None
 def require_depth(organizations: Iterable[Organization], depth: int) -> None:
     """UserError for an organization whose nested ones could not fork at this depth."""
     for organization in organizations:
-        least = levels_below(organization)
+        least = organization.least_depth
         if 1 <= depth < least:
             raise UserError(
                 f"{organization.name} has organizations below it that fork, and --depth {depth} does not reach them: "
@@ -72,7 +70,7 @@ def greedy_vote(
     organization: Organization, sampling: Sampling, capacity: int, roles: Mapping[str, Sampled] | None = None
 ) -> GreedyVote | None:
     """The first identical agents that would be greedy; `None` without any."""
-    votes = organization.identical_agents(capacity) if isinstance(organization, Voting) else {}
+    votes = organization.identical_agents(capacity)
     for role, count in votes.items():
         of_role = roles[role].sampling if roles and role in roles else sampling
         if count > 1 and of_role.temperature == 0:
@@ -93,7 +91,7 @@ def require_sampling_noise(
 
 def pool_warning(organization: Organization, capacity: int) -> str | None:
     """A warning if the agents of one round do not fit into the pool at the same time; `None` if they fit."""
-    called = organization.max_parallel_calls if isinstance(organization, Calling) else 0
+    called = organization.max_parallel_calls
     if not called or capacity > called:
         return None
     return (

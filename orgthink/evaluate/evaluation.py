@@ -12,20 +12,20 @@ from typing import Any, NamedTuple
 
 from orgthink.engines import EngineSpec
 from orgthink.engines.opening import Engines
-from orgthink.evaluate.abilities import measures_of, tags_of
 from orgthink.evaluate.compatibility import require_roles, require_sampling, require_sampling_noise
 from orgthink.evaluate.grading import awaits_grade, grade_again, graded_or_kept
 from orgthink.evaluate.spending import Bounds, Spending
 from orgthink.measure.billing import Price, spent
-from orgthink.measure.summary import summarise
+from orgthink.measure.summary import summarise, surviving_measures
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.record.episode import Episode, Problem, Sampling, episode_id
 from orgthink.record.failures import engine_failed
 from orgthink.record.folder import RunFolder
 from orgthink.record.guard import Guard
 from orgthink.runtime.agent import Backing
-from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
+from orgthink.runtime.organization import Organization
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Split, Task, convention_of
 from orgthink.util.concurrency import run_all
@@ -71,7 +71,9 @@ class OrganizationSpec:
             require_known(cls, self.settings)
         except UserError as error:
             raise UserError(f"settings of {label}: {error}") from None
-        return typed(cls, {**self.settings, "name": label}, f"settings of {label}")
+        made = typed(cls, {**self.settings, **({"name": label} if "name" in known else {})}, f"settings of {label}")
+        vars(made)["name"] = label
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +177,8 @@ class Resolved:
 
     def summary(self, episodes: Iterable[Episode]) -> dict[str, dict[str, Any]]:
         """The summary of its episodes, with the organizations' own measures."""
-        own = {label: measures_of(one) for label, one in self.organizations.items()}
-        tags = {label: tags_of(one) for label, one in self.organizations.items()}
+        own = {label: surviving_measures(one.measures) for label, one in self.organizations.items()}
+        tags = {label: one.tags for label, one in self.organizations.items()}
         return summarise(episodes, own, self.plan.prices, tags)
 
     def spending(self, folder: RunFolder, episodes: Iterable[Episode]) -> Spending:

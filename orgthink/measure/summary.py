@@ -60,6 +60,11 @@ OF_MANAGERS: dict[str, Callable[[Episode, CallTags], float | None]] = {
 """Measures of organizations whose manager calls tools in rounds, by the tags of its calls."""
 
 
+def surviving_measures(measures: Mapping[str, Measure]) -> dict[str, Measure]:
+    """Measures of a plug-in: a bug in one does not affect the others."""
+    return {name: surviving(name, measure) for name, measure in measures.items()}
+
+
 def surviving(name: str, measure: Measure) -> Measure:
     """A measure that somebody else wrote. Where it raises, or gives no finite number, the episode has no value of it,
     and a line says why, the first time: all else that was measured stands."""

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 
-from orgthink.runtime.attempt import Organization
+from orgthink.runtime.organization import Organization
 from orgthink.util.registry import Registry
 
-ORGANIZATIONS: Registry[type[Organization]] = Registry(
+
+class OrganizationRegistry(Registry[type[Organization]]):
+    """Classes of organizations. A class without settings need not be declared a dataclass."""
+
+    def _load(self, name: str) -> type[Organization]:
+        cls = super()._load(name)
+        return cls if is_dataclass(cls) else dataclass(eq=False)(cls)
+
+
+ORGANIZATIONS = OrganizationRegistry(
     "organization",
     "orgthink.organizations",
     {
         "sequential": "orgthink.organizations.sequential:Sequential",
         "parallel": "orgthink.organizations.parallel:Parallel",
         "asyncthink": "orgthink.organizations.asyncthink:AsyncThink",
-        "verifier_corrector": "orgthink.organizations.verifier_corrector:VerifierCorrector",
+        "verifier-corrector": "orgthink.organizations.verifier_corrector:VerifierCorrector",
         "huang-yang": "orgthink.organizations.huang_yang:HuangYang",
         "majority-vote": "orgthink.organizations.majority_vote:MajorityVote",
         "self-refine": "orgthink.organizations.self_refine:SelfRefine",
         "paramanager": "orgthink.organizations.paramanager:ParaManager",
         "tool-use": "orgthink.organizations.tool_use:ToolUse",
     },
-    "a dataclass of its settings, one of them its name, with roles and run",
-    lambda cls: (
-        isinstance(cls, type) and is_dataclass(cls) and "name" in cls.__dataclass_fields__ and hasattr(cls, "run")
-    ),
+    "a subclass of orgthink.Organization",
+    lambda cls: isinstance(cls, type) and issubclass(cls, Organization),
 )

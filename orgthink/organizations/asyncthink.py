@@ -18,14 +18,14 @@ from orgthink.record.episode import Message, Problem, StopReason
 from orgthink.runtime.agent import Agent, Work
 from orgthink.runtime.approval import editable_text
 from orgthink.runtime.budget import BudgetExhausted
-from orgthink.runtime.nested import fork_organization, levels_below
+from orgthink.runtime.organization import Organization, fork_organization
 from orgthink.runtime.session import Session
 from orgthink.tools.tool import Tool
 from orgthink.tools.toolbox import descriptions, listed
 
 
 @dataclass(frozen=True)
-class AsyncThink:
+class AsyncThink(Organization):
     """An organizer forks sub-queries to workers and joins their results while it thinks (AsyncThink).
 
     It decodes on after a Fork, and pauses at a Join only until that worker has returned.
@@ -73,7 +73,7 @@ class AsyncThink:
     @property
     def least_depth(self) -> int:
         """Levels of forks below the organizer."""
-        return 1 + levels_below(self.worker)
+        return 1 + (0 if self.worker is None else self.worker.least_depth)
 
     @property
     def least_capacity(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.runtime.attempt import Organization
+from orgthink.runtime.organization import Organization
 from orgthink.util.kinds import class_by_kind
 
 if TYPE_CHECKING:
@@ -17,8 +17,7 @@ else:
 
 def identical_below(organizations: Iterable[Organization], capacity: int) -> dict[str, int]:
     """How many agents of organizations below get the same prompt, by role."""
-    found = [one.identical_agents(capacity) for one in organizations if hasattr(one, "identical_agents")]
-    return most(found)
+    return most(one.identical_agents(capacity) for one in organizations)
 
 
 def most(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

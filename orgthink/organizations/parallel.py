@@ -10,12 +10,13 @@ from orgthink.organizations.reply import new_caller
 from orgthink.organizations.sequential import think
 from orgthink.record.episode import Message, Problem, Status
 from orgthink.runtime.agent import Agent
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import prepared, vote
 
 
 @dataclass(frozen=True)
-class Parallel:
+class Parallel(Organization):
     """As many agents as the pool holds think at the same time; the most frequent solutions win."""
 
     prompts: str = "paper"

@@ -32,7 +32,7 @@ from orgthink.organizations.reply import CALL
 from orgthink.organizations.rounds import Rounds
 from orgthink.record.episode import FormatError, Message, Problem, StopReason
 from orgthink.runtime.agent import Agent
-from orgthink.runtime.nested import levels_below
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tools.agents import REASONER, ROLES, SAMPLES
 from orgthink.tools.faults import Faults
@@ -59,7 +59,7 @@ NAMELESS = ("fixed", "shuffled")
 
 
 @dataclass(frozen=True)
-class ParaManager:
+class ParaManager(Organization):
     """A manager calls models and tools in parallel rounds, then answers (ParaManager).
 
     It has at most `rounds` rounds of at most `calls` calls. The answer is written from everything that was found.
@@ -146,7 +146,7 @@ class ParaManager:
     @property
     def least_depth(self) -> int:
         """Levels of forks below the manager."""
-        return max((1 + levels_below(one) for one in self.organizations.values()), default=0)
+        return max((1 + one.least_depth for one in self.organizations.values()), default=0)
 
     @property
     def _agents(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.reply import NOTHING, Reply, answered, ask
 from orgthink.record.episode import Problem
 from orgthink.runtime.agent import Agent
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.util.errors import require_at_least
 
@@ -23,7 +24,7 @@ STEPS = {"sequential": "thinker", "feedback": "critic", "refine": "thinker"}
 
 
 @dataclass(frozen=True)
-class SelfRefine:
+class SelfRefine(Organization):
     """One model refines its answer until its own feedback finds nothing to change."""
 
     prompts: str = "paper"

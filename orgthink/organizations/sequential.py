@@ -11,11 +11,12 @@ from orgthink.organizations.prompts import prompt
 from orgthink.organizations.reply import boxed_answer, charge_call, new_caller
 from orgthink.record.episode import Problem
 from orgthink.runtime.agent import Agent
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 
 
 @dataclass(frozen=True)
-class Sequential:
+class Sequential(Organization):
     """One agent thinks to the end, then answers."""
 
     prompts: str = "paper"

@@ -18,6 +18,7 @@ from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.reply import NOTHING, Reply, answered, ask
 from orgthink.record.episode import Message, Problem
 from orgthink.runtime.agent import Agent
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import prepared, vote
 from orgthink.util.errors import require_at_least
@@ -32,7 +33,7 @@ Ask = Callable[..., Awaitable[Reply]]
 
 
 @dataclass(frozen=True)
-class VerifierCorrector:
+class VerifierCorrector(Organization):
     """A solver writes, a verifier judges, a corrector repairs until a solution passes (MarsRL).
 
     If none passes, the answer that was most often judged correct wins.
@@ -51,7 +52,7 @@ class VerifierCorrector:
     """Times that the solver is asked at most, while its solution is cut off; 3 as in the authors' code."""
     improve: bool = False
     """The solver looks at its own solution once more before anyone else does."""
-    name: str = "verifier_corrector"
+    name: str = "verifier-corrector"
 
     roles = ("solver", "verifier", "corrector")
     templates: ClassVar[Mapping[str, str]] = {}

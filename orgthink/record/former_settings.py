@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _MANAGED = ("paramanager", "tool-use")
-_JUDGED = ("verifier_corrector", "huang-yang", "self-refine")
+_JUDGED = ("verifier-corrector", "huang-yang", "self-refine")
 _PROMPTED = (*_MANAGED, *_JUDGED, "sequential", "parallel", "majority-vote", "asyncthink")
 
 _FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
@@ -16,7 +16,7 @@ _FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
         "reward paramanager": {"count": "executed"},
         "reward asyncthink": {"threshold": 0.6, "count": "joined", "malformed": True, "nested": True},
         "organization asyncthink": {"malformed": "error", "worker_context": "question"},
-        "organization verifier_corrector": {"passes": 1, "rounds": 10, "attempts": 1},
+        "organization verifier-corrector": {"passes": 1, "rounds": 10, "attempts": 1},
         "mastered": {"of": "step"},
         "organization huang-yang": {"attempts": 1, "failures": 9}
         | dict.fromkeys(("review", "completeness", "rigorous"), False),

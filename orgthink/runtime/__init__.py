@@ -2,8 +2,9 @@
 
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.approval import Allow, Approve, Deny, Edit, PendingCall
-from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import BudgetExhausted, Limits
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.util.errors import Failure

@@ -5,33 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Protocol
 
 from orgthink.record.episode import CancelSource, Episode, Problem, StopReason, episode_id
 from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.approval import Approve
 from orgthink.runtime.budget import BudgetExhausted, Limits
 from orgthink.runtime.deadline import DeadlineMissed, within
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.util.concurrency import first_error
 from orgthink.util.errors import ErrorKind, Failure
-
-
-class Organization(Protocol):
-    """Who does what: one async function over a session. A frozen dataclass whose fields are its settings."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def roles(self) -> tuple[str, ...]:
-        """Of its agents with a model: each may have an engine and a sampling of its own."""
-        ...
-
-    async def run(self, problem: Problem, session: Session) -> str | None:
-        """Work on the problem and return the answer, or `None` without one."""
-        ...
 
 
 async def attempt(

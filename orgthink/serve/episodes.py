@@ -14,7 +14,7 @@ from orgthink.record.episode import Episode, Sampling
 from orgthink.record.journal import Journal
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.agent import Watcher
-from orgthink.runtime.attempt import Organization
+from orgthink.runtime.organization import Organization
 from orgthink.serve.live import Board, Running
 from orgthink.serve.question import Question, RequestError
 from orgthink.util.errors import UserError

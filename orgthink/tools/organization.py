@@ -8,8 +8,7 @@ from functools import cache
 from typing import Any
 
 from orgthink.runtime.agent import Agent
-from orgthink.runtime.attempt import Organization
-from orgthink.runtime.nested import fork_organization
+from orgthink.runtime.organization import Organization, fork_organization
 from orgthink.runtime.result import Result
 from orgthink.tools.schema import Parameters
 from orgthink.tools.tool import Desk

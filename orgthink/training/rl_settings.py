@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
-from orgthink.evaluate.abilities import measures_of, tags_of
 from orgthink.evaluate.evaluation import RoleSpec
+from orgthink.measure.summary import surviving_measures
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES
 from orgthink.record.episode import Episode
@@ -108,8 +108,8 @@ class RlSettings(Optimization):
         organization = self.rollout.made
         if rewards is None:
             rewards = {episode.id: score_of(self.reward, episode) for episode in episodes}
-        found = rollout_metrics(episodes, rewards, tags_of(organization))
-        return found | means(episodes, measures_of(organization))
+        found = rollout_metrics(episodes, rewards, organization.tags)
+        return found | means(episodes, surviving_measures(organization.measures))
 
     def bounds(self) -> dict[str, int | None]:
         """The bound of tokens is `None` if no budget limits the turns."""
@@ -123,7 +123,7 @@ class RlSettings(Optimization):
         }
 
     def progress_text(self, line: Mapping[str, Any]) -> str:
-        own = {name: f"{name} {{:.3g}}" for name in measures_of(self.rollout.made)}
+        own = {name: f"{name} {{:.3g}}" for name in self.rollout.made.measures}
         watched = {**OUTCOME, **getattr(self.reward, "watched", {}), **ROUNDS, **own, **LATENCY}
         parts = [_formatted(form, line[name]) for name, form in watched.items() if name in line]
         return "  ".join([*parts, *idle_text(line), f"{step_seconds(line):.0f} s"])

@@ -14,8 +14,9 @@ from orgthink.evaluate.evaluation import MOST_REPEATS, OrganizationSpec, RoleSpe
 from orgthink.record.episode import Episode, Problem, Sampling, Trace
 from orgthink.record.guard import Crash, Guard, raised
 from orgthink.runtime.agent import Backing
-from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
+from orgthink.runtime.organization import Organization
 from orgthink.tasks import task_named
 from orgthink.tasks.endless import endless
 from orgthink.training.frozen import require_models

@@ -16,7 +16,7 @@ from attacks.deadline import within
 import orgthink
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.record.episode import Problem, StopReason
-from orgthink.runtime import Limits, Session, runner
+from orgthink.runtime import Limits, Organization, Session, runner
 from orgthink.runtime.result import Result, result_of
 from orgthink.tools.passages import Passage
 from orgthink.tools.retriever_client import _read
@@ -127,7 +127,7 @@ _tasks: list[asyncio.Task[str]] = []
 
 
 @dataclass(frozen=True)
-class Calls:
+class Calls(Organization):
     """Calls one function."""
 
     tool: Callable[[], Awaitable[str]]

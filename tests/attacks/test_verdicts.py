@@ -14,8 +14,9 @@ from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.grammar.verdict import MARKDOWN, Verdict, read_report
 from orgthink.record.episode import Problem, Sampling
 from orgthink.runtime.agent import Backing
-from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.organization import Organization
 from orgthink.tasks.countdown import COUNTDOWN
 
 QUOTED = "A verdict that a report quotes, as code or as a quotation, is none of its own."

@@ -19,7 +19,8 @@ from orgthink.engines.endpoint import EndpointEngine
 from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import Billed, Episode, Message, Problem, Sampling, Span, StopReason
 from orgthink.runtime.agent import Backing
-from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.attempt import attempt
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.util.http import RetryPolicy
 

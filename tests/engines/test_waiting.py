@@ -15,6 +15,7 @@ from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.util.concurrency import place
 
@@ -35,7 +36,7 @@ def engine(streams: int) -> EndpointEngine:
 
 
 @dataclass(frozen=True)
-class Fan:
+class Fan(Organization):
     """Many agents at once, each asked by a tool that has the deadline of a call as well."""
 
     seconds: float | None = DEADLINE
@@ -81,7 +82,7 @@ def test_a_deadline_does_not_run_while_a_call_waits_for_the_clients_own_bound(st
 
 
 @dataclass(frozen=True)
-class Restless:
+class Restless(Organization):
     """Agents that go on and on, so that some of them always wait for a place."""
 
     name: str = "restless"

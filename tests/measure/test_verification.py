@@ -170,7 +170,7 @@ def test_the_record_tells_what_each_was_shown(solver: str, corrected: list[str],
 
 
 def test_an_ungraded_episode_has_no_solvers_grade():
-    episode = Episode("e", Problem("p", "t", ""), "verifier_corrector", 1, ())
+    episode = Episode("e", Problem("p", "t", ""), "verifier-corrector", 1, ())
     assert solver_grade(episode) is None
 
 

@@ -17,9 +17,10 @@ from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import Episode, FormatError, Problem, Sampling, Status
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.agent import Backing
-from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.organization import Organization
 from orgthink.tasks.countdown import COUNTDOWN
 from orgthink.tasks.math import MATH
 from orgthink.util.errors import UserError

@@ -34,9 +34,10 @@ from orgthink.record.episode import Episode, Problem, Sampling, Status, StopReas
 from orgthink.record.episode_json import dump, load
 from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Backing
-from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.organization import Organization
 
 PROBLEM = Problem("p", "sums", "sum 3 + 4")
 KINDS = ("max_episode_tokens", "turns", "cost", "forks", "depth", "max_tokens", "agent_seconds", "episode_seconds")
@@ -114,7 +115,7 @@ ORGANIZATIONS: dict[str, Organization] = {
     "parallel": Parallel(TERSE),
     "majority-vote": MajorityVote(TERSE, samples=4),
     "self-refine": SelfRefine(TERSE),
-    "verifier_corrector": VerifierCorrector(TERSE),
+    "verifier-corrector": VerifierCorrector(TERSE),
     "huang-yang": HuangYang(WHOLE),
     "best-of-n": BestOfN(TERSE, samples=3),
     "pacore": Pacore(TERSE, widths=(3, 2, 1)),

@@ -16,8 +16,9 @@ from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Origin, Problem, Sampling
 from orgthink.runtime.agent import Backing
-from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.result import Result
 from orgthink.tools.passages import Passage
 from orgthink.tools.search import search_tool
@@ -140,7 +141,7 @@ TOLD: dict[str, Callable[[str], list[Turn]]] = {
     "tool-orchestra": orchestrated,
     "asyncthink": asyncthink,
     "asyncthink by calls": asyncthink_by_calls,
-    "verifier_corrector": checked,
+    "verifier-corrector": checked,
     "huang-yang": improved,
     "self-refine": checked,
     "paramanager": rounds("standard_reasoner", "python", "search"),

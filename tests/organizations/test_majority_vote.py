@@ -23,9 +23,10 @@ from orgthink.organizations.tool_use import ToolUse
 from orgthink.record.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Backing
-from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.organization import Organization
 from orgthink.tasks.vote import vote
 from orgthink.util.errors import UserError
 

@@ -49,7 +49,7 @@ from orgthink.runtime import (
 )
 from orgthink.runtime import attempt as attempt_of
 from orgthink.runtime.clock import run_virtual
-from orgthink.runtime.nested import fork_organization, levels_below
+from orgthink.runtime.organization import fork_organization
 from orgthink.util.errors import UserError
 
 PROBLEM = Problem("p", "", "sum 3 + 4")
@@ -58,7 +58,7 @@ LONG_AFTER = 10_000.0
 
 
 @dataclass(frozen=True)
-class Delegates:
+class Delegates(Organization):
     """Lets another organization do everything."""
 
     inner: Any
@@ -335,7 +335,7 @@ def test_an_organization_that_its_deadline_ends_says_what_it_has_found() -> None
 
 def test_an_organization_that_its_budget_ends_says_what_it_has_found() -> None:
     @dataclass(frozen=True)
-    class Hungry:
+    class Hungry(Organization):
         name: str = "hungry"
         roles = ()
 
@@ -380,7 +380,7 @@ def test_a_cancelled_worker_takes_its_organization_with_it(words: int, seed: int
     """In the middle of anything: no request outlives it, which the engine knows, and what it decoded is recorded."""
 
     @dataclass(frozen=True)
-    class Impatient:
+    class Impatient(Organization):
         name: str = "impatient"
         roles = ()
 
@@ -411,7 +411,7 @@ def test_the_reserve_of_a_manager_below_is_given_back() -> None:
                 yield chunk
 
     @dataclass(frozen=True)
-    class Twice:
+    class Twice(Organization):
         name: str = "twice"
         roles = ()
 
@@ -453,7 +453,7 @@ def test_depth_goes_through_levels() -> None:
     ],
 )
 def test_too_little_depth_is_one_line(organization: Any, least: int) -> None:
-    assert levels_below(organization) == least
+    assert organization.least_depth == least
     require_depth([organization], least)
     if least > 1:
         with pytest.raises(UserError, match=f"--depth {least - 1} does not reach them: --depth {least} or more$"):

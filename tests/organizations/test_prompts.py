@@ -118,9 +118,3 @@ def test_a_template_that_cannot_be_filled_in_is_one_line_with_a_way_out(tmp_path
     file.write_text(f"sequential = '''{template}'''")
     with pytest.raises(UserError, match=r"mine.toml, template sequential: .*; a brace that is text is written \{\{"):
         prompt(str(file), "sequential", Problem("p", "t", "q"))
-
-
-def test_the_former_style_is_what_it_was_and_the_roles_that_are_new():
-    former, paper = style_named("paper-2").templates, style_named("paper").templates
-    assert former["solver"] == style_named("tagged").templates["solver"] != paper["solver"]
-    assert former.keys() == paper.keys() and former["worker"] != paper["worker"]

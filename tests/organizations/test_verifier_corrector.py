@@ -478,7 +478,7 @@ def test_settings_that_cannot_be_are_refused_before_anything_is_sampled(settings
     with pytest.raises(ValueError, match=says):
         VerifierCorrector(**settings)
     with pytest.raises(UserError, match=says):
-        OrganizationSpec("verifier_corrector", settings).named("mine")
+        OrganizationSpec("verifier-corrector", settings).named("mine")
     assert VerifierCorrector(passes=3, rounds=3).rounds == 3
 
 

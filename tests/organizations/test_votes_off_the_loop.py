@@ -25,8 +25,9 @@ from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.verifier_corrector import VerifierCorrector
 from orgthink.record.episode import Grade, Problem, Sampling
 from orgthink.runtime.agent import Backing
-from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
+from orgthink.runtime.organization import Organization
 from orgthink.tasks import TASKS
 from orgthink.tasks import vote as voting
 from orgthink.tasks.math_votes import vote_for

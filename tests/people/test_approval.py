@@ -202,7 +202,7 @@ def test_seconds_of_a_decision_are_no_time_of_models() -> None:
 # Any number of siblings
 
 
-class Crew:
+class Crew(Organization):
     """Code that sets many agents to work and joins them all."""
 
     name = "crew"

@@ -38,9 +38,10 @@ from orgthink.record.episode import (
 from orgthink.record.episode_json import dump, load
 from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Agent, Backing
-from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.serve.usage import usage
 from orgthink.training.rows import policy_rows
@@ -162,7 +163,7 @@ def test_what_a_person_needs_is_no_models_budget() -> None:
     assert len((episode.traces[1].returned or "").split()) == 500
 
 
-class Relay:
+class Relay(Organization):
     """A model spends what there is, and then a person is asked."""
 
     name = "relay"

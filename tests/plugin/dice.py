@@ -15,7 +15,7 @@ from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.organizations.prompts import Style, prompt
 from orgthink.record.episode import Episode, Grade, Origin, Problem, Sampling
 from orgthink.rewards import EpisodeReward, Score
-from orgthink.runtime import Limits, Session
+from orgthink.runtime import Limits, Organization, Session
 from orgthink.tasks.task import Solution, Split
 from orgthink.training.recipes.jobs import Policy
 from orgthink.training.rl_settings import RlSettings
@@ -23,7 +23,7 @@ from orgthink.training.rollout import Rollout
 
 
 @dataclass(frozen=True)
-class Shaker:
+class Shaker(Organization):
     """One agent says something, and that is the answer."""
 
     prompts: str = "paper"

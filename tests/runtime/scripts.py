@@ -10,9 +10,10 @@ from orgthink.engines.engine import Chunk, Context, EngineError
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.record.episode import Episode, Problem, Sampling
 from orgthink.runtime.agent import Backing
-from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.organization import Organization
 
 PROBLEM = Problem("countdown/test", "countdown", "main question")
 

@@ -17,9 +17,10 @@ from orgthink.grammar.asyncthink import worker_scanner
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Problem, Sampling, Status, StopReason, Trace
 from orgthink.runtime.agent import Agent, Backing
-from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.serve.lanes import Lanes
 

@@ -20,6 +20,7 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import BudgetExhausted, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.deadline import DeadlineMissed
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.tools.agents import SAMPLES, agents, code_in
@@ -60,7 +61,7 @@ def asked(template: str, problem: Problem) -> tuple[Message, ...]:
 
 
 @dataclass(frozen=True)
-class One:
+class One(Organization):
     """An organization that makes a single call, as it was checked; its answer is what became of it."""
 
     tool: Tool

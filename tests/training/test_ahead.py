@@ -35,6 +35,7 @@ from orgthink.record.guard import is_storable
 from orgthink.rewards.asyncthink import AsyncThinkScore
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import Split
@@ -59,7 +60,7 @@ pytestmark = pytest.mark.usefixtures("tiny_policy")
 
 
 @dataclass(frozen=True)
-class Talk:
+class Talk(Organization):
     """One agent that talks until it is done."""
 
     name: str = "talk"

@@ -43,6 +43,7 @@ from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.rewards.subtasks import SubtaskReward
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import Limits
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import Split
@@ -66,7 +67,7 @@ PARTNER = EngineSpec(str(TINY))
 
 
 @dataclass(frozen=True)
-class Led:
+class Led(Organization):
     """A manager of two frozen agents, one called by its role, the other by the name of its model."""
 
     name: str = "led"

@@ -24,6 +24,7 @@ from orgthink.record.episode import Episode, Grade, Message, Problem, Sampling
 from orgthink.record.folder import RunFolder
 from orgthink.rewards import Score
 from orgthink.runtime.budget import Limits
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import Solution, Split
@@ -83,7 +84,7 @@ def test_a_task_whose_problems_end_is_one_line(count: int, words: str, monkeypat
 
 
 @dataclass(frozen=True)
-class Stumbling:
+class Stumbling(Organization):
     """One agent, whose second attempt at the first problem meets a bug."""
 
     at: str = "clumsy/0"

@@ -12,9 +12,10 @@ from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import Episode, Problem, Sampling
 from orgthink.runtime.agent import Backing
-from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.organization import Organization
 from orgthink.tasks.countdown import COUNTDOWN
 
 NUMBERS, TARGET = [3, 5, 7, 8, 12], 24

@@ -119,16 +119,11 @@ PAPER = _shipped("paper")
 """The papers' instructions, in words of this project."""
 TAGGED = _shipped("tagged", PAPER.templates)
 """`paper`, with roles of MarsRL that ask for the final answer between tags."""
-PAPER_2 = _shipped("paper-2", PAPER.templates)
-"""`paper` as runs of record version 2 had it, which go on with it."""
 
 STYLES: Registry[Style] = Registry(
     "prompt style",
     "orgthink.prompts",
-    {
-        name: f"orgthink.organizations.prompts:{name.upper().replace('-', '_')}"
-        for name in ("paper", "paper-2", "tagged")
-    },
+    {"paper": "orgthink.organizations.prompts:PAPER", "tagged": "orgthink.organizations.prompts:TAGGED"},
     "an orgthink.organizations.prompts.Style",
     lambda style: isinstance(style, Style),
 )

@@ -12,6 +12,7 @@ from orgthink.record.episode import Episode, Message, Problem, Sampling, Trace
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.training.coldstart.lesson import lesson
 from orgthink.training.coldstart.prompts import synthesis
@@ -46,7 +47,7 @@ PROGRAMS: Registry[Program] = Registry(
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(Organization):
     """An organization of one agent, the teacher, which writes a whole transcript in one reply."""
 
     seed: int

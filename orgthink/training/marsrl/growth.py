@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from orgthink.organizations.reply import visible_text
 from orgthink.record.episode import Episode, Message, Problem, StopReason
 from orgthink.runtime.agent import Agent, Work
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.training.marsrl.chain import GroupInput, OutputGroup, Rules, groups_of, last_groups, outputs_of
 from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
@@ -24,7 +25,7 @@ Stage = dict[str, Agent]
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(Organization):
     """Decodes one segment of every unfinished output, and begins the next stage if that finishes the last one. With
     whole trajectories it decodes everything, to the end of the chain; with the queue one group, to the group's end."""
 

@@ -72,7 +72,7 @@ class Demo:
         return Eval(
             task="arithmetic-mini",
             model="pocket-mars",
-            organizations=("vote=majority-vote", "untrained=verifier_corrector", "marsrl=verifier_corrector"),
+            organizations=("vote=majority-vote", "untrained=verifier-corrector", "marsrl=verifier-corrector"),
             models=("untrained=pocket-roles",),
             set=(f"rounds={ROUNDS}", f"vote.samples={VOTES}"),
             n=2 * self.n,

@@ -28,7 +28,7 @@ from orgthink_pocket.teachers.seen import MATCHED
 
 REVIEWED = {
     "tasks": ["arithmetic-mini", "countdown-mini-single"],
-    "organizations": {**pocket.ORGANIZING, "verifier_corrector": {"passes": 1, "rounds": 4, "attempts": 1}},
+    "organizations": {**pocket.ORGANIZING, "verifier-corrector": {"passes": 1, "rounds": 4, "attempts": 1}},
 }
 """What orgthink.json of models in the roles of MarsRL says beside the prompt style."""
 

@@ -88,7 +88,7 @@ def sized(hidden: int, layers: int) -> Qwen3Config:
 
 ORGANIZING: dict[str, dict[str, Any]] = {
     "asyncthink": {"malformed": "error"},
-    "verifier_corrector": {"passes": 1, "rounds": 10, "attempts": 1},
+    "verifier-corrector": {"passes": 1, "rounds": 10, "attempts": 1},
 }
 """Settings of organizations with which the models were trained."""
 

@@ -12,8 +12,8 @@ from orgthink.evaluate.compatibility import require_depth, require_places
 from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, RoleSpec
 from orgthink.evaluate.presets import organization_settings
 from orgthink.record.episode import Sampling
-from orgthink.runtime.attempt import Organization
 from orgthink.runtime.budget import Limits
+from orgthink.runtime.organization import Organization
 from orgthink.tasks.task import Split
 from orgthink.util.validation import plain
 from orgthink_arena.contest.config import MODEL, NUMBERS, ROLES, Arena, Member, Method, cap_name, known_settings

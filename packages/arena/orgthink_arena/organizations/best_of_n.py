@@ -20,6 +20,7 @@ from orgthink.organizations.prompts import prompt
 from orgthink.organizations.reply import Reply, ask_all
 from orgthink.organizations.verifier_corrector import report_of, role_prompt
 from orgthink.record.episode import Problem
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import all_prepared, vote
 from orgthink.util.errors import require_at_least
@@ -30,7 +31,7 @@ _NUMBER = re.compile(rf"(?<![\w.])({_DIGITS})(\s*%|\s*/\s*{_DIGITS})?")
 
 
 @dataclass(frozen=True)
-class BestOfN:
+class BestOfN(Organization):
     """Solvers write side by side, a verifier judges each solution, and the best one wins."""
 
     prompts: str = "paper"

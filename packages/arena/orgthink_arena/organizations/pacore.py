@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.reply import ask_all
 from orgthink.record.episode import Message, Problem
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import all_prepared, vote
 from orgthink.util.errors import UserError, require_at_least
@@ -24,7 +25,7 @@ _MARK = re.compile(r"<(?=\s*(?:/\s*)?message)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Pacore:
+class Pacore(Organization):
     """Rounds of agents in parallel, each reading the conclusions of the round before; the last agent answers."""
 
     prompts: str = "paper"

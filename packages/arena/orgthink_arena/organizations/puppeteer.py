@@ -24,6 +24,7 @@ from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, cut_middle
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.rounds import Rounds
 from orgthink.record.episode import Message, Problem
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import all_prepared, vote
 from orgthink.tools.agents import REASONER, ROLES, SAMPLES, answers_of
@@ -40,7 +41,7 @@ policy_of = cache(load)
 
 
 @dataclass(frozen=True)
-class Puppeteer:
+class Puppeteer(Organization):
     """A trained policy chooses step by step which model works with which tool, and when to stop."""
 
     prompts: str = "paper"

@@ -21,6 +21,7 @@ from orgthink.grammar.asyncthink import DIALECT, Dialect
 from orgthink.organizations.parallel import think_and_vote
 from orgthink.organizations.prompts import prompt
 from orgthink.record.episode import Problem
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tools.corpus import Corpus
 from orgthink.tools.passages import Passage
@@ -90,7 +91,7 @@ def bank_of(file: str) -> Bank:
 
 
 @dataclass(frozen=True)
-class Router:
+class Router(Organization):
     """The model that was best on similar problems answers alone."""
 
     prompts: str = "paper"

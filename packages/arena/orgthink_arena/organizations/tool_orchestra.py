@@ -30,6 +30,7 @@ from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.rounds import Rounds
 from orgthink.record.episode import FormatError, Message, Problem, Status, StopReason
 from orgthink.runtime.agent import Agent
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import all_prepared, vote
@@ -47,7 +48,7 @@ _REPLIED = (Status.OK, Status.TRUNCATED, Status.NO_RETURN)
 
 
 @dataclass(frozen=True)
-class ToolOrchestra:
+class ToolOrchestra(Organization):
     """A fresh orchestrator at every step sees a rebuilt state and calls one tool."""
 
     prompts: str = "paper"

@@ -21,6 +21,7 @@ from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.reply import charge_call, visible_text
 from orgthink.record.episode import Message, Problem
 from orgthink.runtime.agent import Agent
+from orgthink.runtime.organization import Organization
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import all_prepared, vote
@@ -62,7 +63,7 @@ from orgthink_arena.organizations.workflow_output import (
 
 
 @dataclass(frozen=True)
-class GraphSettings:
+class GraphSettings(Organization):
     """How graphs are run."""
 
     prompts: str = "paper"

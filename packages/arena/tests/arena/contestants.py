@@ -23,7 +23,7 @@ from orgthink.engines.engine import Chunk, Context
 from orgthink.grammar.solution import read_proposal
 from orgthink.record.episode import Message, Problem, Sampling
 from orgthink.record.folder import RunFolder
-from orgthink.runtime import Agent, Session
+from orgthink.runtime import Agent, Organization, Session
 from orgthink.training.interrupt import interrupt
 
 HERE = str(Path(__file__).resolve())
@@ -52,7 +52,7 @@ async def adder(rest: str, *, threaded: bool = True) -> Adder:
 
 
 @dataclass(frozen=True)
-class Asking:
+class Asking(Organization):
     """Several agents are asked at once, and so on for some rounds: greedy for every budget."""
 
     prompts: str = TERSE
@@ -78,7 +78,7 @@ class Asking:
 
 
 @dataclass(frozen=True)
-class Faulty:
+class Faulty(Organization):
     """Has a bug."""
 
     prompts: str = TERSE

@@ -22,9 +22,10 @@ from orgthink.measure.orchestration import cost
 from orgthink.record.episode import Episode, Problem, Sampling, StopReason
 from orgthink.record.episode_json import dump, load
 from orgthink.runtime.agent import Backing
-from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.organization import Organization
 from orgthink.util.errors import UserError
 
 PROBLEM = Problem("p", "sums", "sum 3 + 4")

@@ -104,7 +104,7 @@ def reviewing_together() -> Policy:
     """
     rollout = Rollout(
         REVIEWED,
-        OrganizationSpec("verifier_corrector", {"prompts": "pocket-base", "passes": 1, "rounds": 3, "attempts": 1}),
+        OrganizationSpec("verifier-corrector", {"prompts": "pocket-base", "passes": 1, "rounds": 3, "attempts": 1}),
         Limits(1, max_tokens=AGENT_TOKENS),
         max_tokens=AGENT_TOKENS,
         temperature=MARSRL.settings.temperature,

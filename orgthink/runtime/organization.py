@@ -1,0 +1,97 @@
+"""The base class of organizations, and organizations that work in the place of a forked agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from orgthink.grammar.toolcall import TAGS, CallTags
+from orgthink.record.episode import Episode, Problem
+from orgthink.runtime.agent import Agent, Work
+from orgthink.runtime.approval import editable_text
+from orgthink.runtime.session import Session
+
+Measure = Callable[[Episode], float | None]
+"""A pure function of an episode: a number, or `None` where the episode has none."""
+
+
+class Organization:
+    """Who works on a problem, and how: one async function over a session.
+
+    Only `run` is required. The fields of a dataclass are settings.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name in tables and episodes. A subclass may make it a field."""
+        return vars(self).get("name", type(self).__name__)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Roles of the agents with a model: each may have its own engine and sampling."""
+        return ()
+
+    @property
+    def measures(self) -> Mapping[str, Measure]:
+        """Measures of its own by name, for the table, summary.json and the metrics of training."""
+        return {}
+
+    @property
+    def max_parallel_calls(self) -> int:
+        """Most agents that the root calls at once and waits for."""
+        return 0
+
+    @property
+    def least_capacity(self) -> int:
+        """Capacity below which no agent could be forked."""
+        return 1
+
+    @property
+    def least_depth(self) -> int:
+        """Levels of forks that it needs below its root."""
+        return 0
+
+    def identical_agents(self, capacity: int) -> Mapping[str, int]:
+        """Number of agents with the same prompt whose answers are compared, by role."""
+        return {}
+
+    @property
+    def tags(self) -> CallTags:
+        """Spelling of its tool calls and of their responses."""
+        return TAGS
+
+    async def run(self, problem: Problem, session: Session) -> str | None:
+        """Work on the problem and return the answer, or `None` without one."""
+        raise NotImplementedError(f"{type(self).__name__} has no run")
+
+
+def fork_organization(
+    session: Session,
+    parent: Agent,
+    key: str,
+    organization: Organization,
+    query: str,
+    context: str = "",
+    seconds: float | None = None,
+) -> Agent:
+    """Fork an agent in whose place an organization works on a sub-query; an approver may edit the query first.
+
+    `context` precedes the sub-query, `seconds` is the deadline. The agent is joined and ended like any other. It is the
+    root of the organization, so one record holds both, and limits, measures and approvals apply at all levels.
+    """
+
+    def works_on(query: str) -> Work:
+        async def work(agent: Agent) -> str | None:
+            problem = sub_problem(session.problem, query, context)
+            return await organization.run(problem, session.nested(agent, problem))
+
+        return work
+
+    agent = session.stand_in(organization.name)
+    editable = editable_text("query", query, lambda agent, query: works_on(query))
+    session.fork(parent, key, agent, works_on(query), seconds=seconds, editable=editable)
+    return agent
+
+
+def sub_problem(problem: Problem, query: str, context: str) -> Problem:
+    """A sub-query as a problem of its own, without a grader."""
+    return Problem(problem.id, "", f"{context}\n\n{query}" if context else query, instruction=context)
