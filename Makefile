@@ -58,7 +58,6 @@ $(VENV)/.ready: pyproject.toml packages/pocket/pyproject.toml requirements/dev.l
 	$(call locked,$(VENV),dev)
 	$(call torch,$(VENV))
 	$(call ours,$(VENV),-e . -e ./packages/arena -e ./packages/pocket)
-	$(BIN)/python -m orgthink.engines.local.fused  # compiles the decoding step, once
 	touch $@
 
 demo: setup  ## organizations on held-out problems before and after learning: tables and pages

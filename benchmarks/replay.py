@@ -106,7 +106,7 @@ def requests(program: AgentProgram) -> tuple[Request, ...]:
     return (*found, Request(tokens, tuple(forks), None))
 
 
-class Scheduled:
+class Scheduled(Engine):
     """An engine whose streams end after the tokens of their segment, as if they had completed a stop text."""
 
     native_calls = False

@@ -17,9 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orgthink.engines import EngineSpec, engine_spec, served_spec
+from orgthink.engines import Engines, EngineSpec, engine_spec, served_spec
 from orgthink.engines.engine import Engine
-from orgthink.engines.opening import Engines
 from orgthink.evaluate.compatibility import require_roles, require_sampling, require_sampling_noise
 from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, RoleSpec, resolve
 from orgthink.evaluate.evaluation import evaluate as evaluate_plan

@@ -182,7 +182,7 @@ def test_importing_the_package_imports_nothing_heavy():
 
 def test_an_endpoint_needs_no_extra():
     """Neither the packages of the extra `local`, nor any other: they are not installed with the wheel alone."""
-    extras = ("torch", "numba", "tokenizers", "safetensors", "jinja2", "transformers", "pyarrow", "vllm", "mcp")
+    extras = ("torch", "tokenizers", "safetensors", "jinja2", "transformers", "pyarrow", "vllm", "mcp")
     code = f"""if True:
         import sys
         sys.modules.update(dict.fromkeys({extras!r}))  # importing one is an ImportError

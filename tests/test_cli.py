@@ -30,7 +30,7 @@ from small_recipes import RECIPE
 from terse import STYLE, TERSE
 
 import orgthink.api
-import orgthink.engines.opening
+import orgthink.engines
 from orgthink import cli, engines
 from orgthink.cli import main, resuming
 from orgthink.cli.eval import Eval
@@ -114,7 +114,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], Rul
         async def open_engine(spec: EngineSpec) -> RuleEngine:
             return engine
 
-        monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
+        monkeypatch.setattr(orgthink.engines, "open_engine", open_engine)
         return engine
 
     use(countdown)
@@ -135,7 +135,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     with pytest.MonkeyPatch.context() as patch:
         offer(patch)
-        given = orgthink.engines.opening.Engines({spec: RuleEngine(countdown) for spec in resolve(plan).specs})
+        given = orgthink.engines.Engines({spec: RuleEngine(countdown) for spec in resolve(plan).specs})
         asyncio.run(evaluate(resolve(plan), given, RunFolder.create(path, "eval", plan)))
     return path
 
@@ -248,7 +248,7 @@ def test_roles_have_models_of_their_own(toy, tmp_path: Path, monkeypatch: pytest
         assert spec.model not in opened, "an engine is opened once"
         return opened.setdefault(spec.model, RuleEngine(countdown, model=Path(spec.model).name))
 
-    monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
+    monkeypatch.setattr(orgthink.engines, "open_engine", open_engine)
     roles = ["--roles", "worker=small", "organizer=toy"]
     assert main([*SMALL, "--organizations", "asyncthink", *roles, "--out", "run"]) == 0
     models = {(t.role, t.model) for e in RunFolder.open(Path("run")).episodes() for t in e.traces}
@@ -330,7 +330,7 @@ def test_roles_have_a_sampling_of_their_own_and_none_is_cut_by_the_budget_of_the
         name = Path(spec.model).name
         return RuleEngine(lambda text: " word" * (200 if name == "small" else 60), model=name)
 
-    monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
+    monkeypatch.setattr(orgthink.engines, "open_engine", open_engine)
     sampling = ["verifier.temperature=0.6", "verifier.top_p=0.95", "verifier.max_tokens=90", "corrector.max_tokens=9"]
     argv = ["--organizations", "verifier-corrector", "--set", "passes=1", "--roles", "verifier=small"]
     argv += ["--sampling", *sampling, "--seed", "3", "--out", "run"]
@@ -461,7 +461,7 @@ def test_ctrl_c_ends_the_opening_of_a_model_at_once(toy, monkeypatch, capsys: py
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("it was opened to the end")
 
-    monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
+    monkeypatch.setattr(orgthink.engines, "open_engine", open_engine)
     assert main([*SMALL, "--out", "run"]) == 130
     assert complaint(capsys) == "orgthink: stopped"
     assert not Path("run").exists()
@@ -667,7 +667,7 @@ def test_what_fails_on_the_way_is_one_line(toy, monkeypatch, capsys: pytest.Capt
     async def open_engine(spec: EngineSpec) -> RuleEngine:
         raise EngineError("the server answered 500")
 
-    monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
+    monkeypatch.setattr(orgthink.engines, "open_engine", open_engine)
     assert main(["run"]) == 1
     assert complaint(capsys) == "orgthink: the server answered 500"
 
@@ -693,7 +693,7 @@ def test_organizations_may_have_models_of_their_own(
         engine.model = str(spec.model)
         return engine
 
-    monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
+    monkeypatch.setattr(orgthink.engines, "open_engine", open_engine)
     two = ["--organizations", "before=asyncthink", "after=asyncthink"]
     assert main(["eval", "--n", "2", *two, "--models", "after=toy-async", "--out", "run"]) == 0
     out = capsys.readouterr().out
@@ -810,7 +810,7 @@ def test_a_run_folder_remembers_what_a_model_was_made_for(toy, monkeypatch: pyte
         opened.append(spec.model)
         return RuleEngine(countdown)
 
-    monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
+    monkeypatch.setattr(orgthink.engines, "open_engine", open_engine)
     assert main(["eval", "--resume", "run"]) == 0
     assert opened == [str(model.resolve()), "toy-mars", "toy-tools"]
     plan = RunFolder.open(Path("run")).settings("eval", Evaluation)
@@ -1217,7 +1217,7 @@ def test_which_engine_the_words_mean(toy, tmp_path: Path, monkeypatch: pytest.Mo
 
 CHILD = """
 import resource, sys
-import orgthink.engines.opening
+import orgthink.engines
 from orgthink.cli import main, resuming
 from registered import register
 from rule_engine import RuleEngine, countdown
@@ -1225,7 +1225,7 @@ from rule_engine import RuleEngine, countdown
 async def open_engine(spec):
     return RuleEngine(countdown, seconds=float(sys.argv[1]))
 
-orgthink.engines.opening.open_engine = open_engine
+orgthink.engines.open_engine = open_engine
 if int(sys.argv[2]):
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 sys.exit(main(sys.argv[3:]))

@@ -16,9 +16,8 @@ from small import TASK, TASK_OF_THREE
 from terse import TERSE
 
 from orgthink.cli.table import conditions
-from orgthink.engines import EngineSpec
+from orgthink.engines import Engines, EngineSpec
 from orgthink.engines.engine import EngineError, EngineUnavailable
-from orgthink.engines.opening import Engines
 from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, RoleSpec, distinct, resolve, up_to
 from orgthink.evaluate.evaluation import evaluate as evaluate_resolved
 from orgthink.measure.summary import summarise

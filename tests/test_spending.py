@@ -15,7 +15,7 @@ from rule_engine import Rule, RuleEngine, countdown
 from small import TASK
 from terse import TERSE
 
-import orgthink.engines.opening
+import orgthink.engines
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Chunk, Context, EngineError
@@ -121,7 +121,7 @@ def use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], Rul
         async def open_engine(spec: EngineSpec) -> RuleEngine:
             return engine
 
-        monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
+        monkeypatch.setattr(orgthink.engines, "open_engine", open_engine)
         return engine
 
     use(countdown)

@@ -26,9 +26,7 @@ from orgthink.cli.progress import progress
 from orgthink.cli.resuming import exit_code, interruptible, resumed, settings_of, stoppable, written
 from orgthink.cli.table import conditions, print_table
 from orgthink.cli.tracing import Around, Traced
-from orgthink.engines import EngineSpec
-from orgthink.engines.engine import Staffed
-from orgthink.engines.opening import Engines
+from orgthink.engines import Engines, EngineSpec
 from orgthink.evaluate.compatibility import require_places
 from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, Resolved, evaluate, require_planned, resolve
 from orgthink.evaluate.presets import Attempts, attempts
@@ -205,7 +203,7 @@ def _remembering(folder: RunFolder, plan: Evaluation) -> RunFolder:
 
 
 async def _evaluate(resolved: Resolved, engines: Engines, folder: RunFolder, stop: asyncio.Event) -> list[Episode]:
-    people = any([isinstance(await engines.get(spec), Staffed) for spec in resolved.specs])
+    people = any([(await engines.get(spec)).person for spec in resolved.specs])
     with written(folder), progress(len(resolved.planned), live=not people) as ended:
         return await evaluate(resolved, engines, folder, stop=stop, progress=ended)
 

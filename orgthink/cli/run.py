@@ -15,8 +15,7 @@ from orgthink.cli.lanes import lanes
 from orgthink.cli.notes import ignored_server, never_returned, note, only_its_tasks, pools, unlike_its_style
 from orgthink.cli.options import Options
 from orgthink.cli.prices import read_prices, unpriced
-from orgthink.engines.engine import Staffed
-from orgthink.engines.opening import Engines
+from orgthink.engines import Engines
 from orgthink.engines.person_terminal import ask_at_terminal
 from orgthink.evaluate.compatibility import require_sampling_noise
 from orgthink.evaluate.evaluation import distinct
@@ -115,7 +114,7 @@ async def watched(
     """An attempt, shown while it happens unless it is `silent`, with its grade if the problem is a task's."""
     if not silent:
         show(problem.text)
-    people = approve is not None or any(isinstance(one.engine, Staffed) for one in (default, *roles.values()))
+    people = approve is not None or any(one.engine.person for one in (default, *roles.values()))
     with nullcontext() if silent else lanes(live=not people) as watch:
         how = {"roles": roles, "limits": limits, "watch": watch, "approve": approve}
         episode = await attempt(organization, problem, default, **how)

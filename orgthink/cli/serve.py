@@ -17,7 +17,7 @@ from tyro.conf import arg
 from orgthink.cli.notes import ignored_server, note
 from orgthink.cli.options import Options
 from orgthink.cli.tracing import Around, Traced
-from orgthink.engines.opening import Engines
+from orgthink.engines import Engines
 from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.record.folder import RunFolder, dated
 from orgthink.runtime import Backing

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from orgthink.cli.progress import LINES, heartbeat
 from orgthink.cli.resuming import exit_code, interruptible, resumed, settings_of, stoppable, written
-from orgthink.engines import engine_spec
+from orgthink.engines import Engines, engine_spec
 from orgthink.engines.engine import Engine
-from orgthink.engines.opening import Engines
 from orgthink.evaluate.evaluation import require_planned
 from orgthink.record.episode import Sampling
 from orgthink.record.failures import failure_message

@@ -1,23 +1,24 @@
-"""Opens engines by the name of a model on the command line. Only the engine in use is imported.
+"""Opens engines by the name of a model. Only the engine in use is imported.
 
 NAME            a model that an installed package ships, on the local engine
 FOLDER          a Hugging Face model folder, on the local engine
 vllm:FOLDER     the same on vLLM, in this process
-person:NAME     a person, who is asked at the terminal
+person:NAME     a person, who answers at the terminal
 ENGINE:REST     an engine of an installed package, which interprets the rest; `file.py:open:REST` works as well
-NAME            with a URL: the server's model of that name
+NAME            with a URL: a model of that server
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from inspect import isawaitable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from orgthink.engines.engine import Engine, EngineUnavailable
 from orgthink.util.errors import UserError, require_at_least, user_input
@@ -35,31 +36,31 @@ ENGINES: Registry[Callable[..., Coroutine[Any, Any, Engine]]] = Registry(
     "an async function that opens an engine",
     lambda function: callable(function) and not isinstance(function, type),
 )
-"""Engines of this process: `await open(rest, threaded=…)` gets the text after the engine's name and colon, and raises
-UserError if it cannot open it. An engine that samples for training is `Updatable`; it gets the model's folder and the
-recipe's `sampler_settings`."""
+"""Engines in this process: `await open(rest, threaded=…)` gets the text after the engine's name and colon, and raises
+UserError if it cannot open it. An engine that samples for training defines `update_weights`; it gets the model's folder
+and the recipe's `sampler_settings`."""
 
 STREAMS = 64
-"""Most requests that a server gets at once, unless a setting says otherwise."""
+"""Default of `EngineSpec.streams`."""
 
 OF_FOLDERS = ("local", "vllm")
-"""Engines that open only model folders."""
+"""Engines that open model folders."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
-    """Which engine, as stored in a run folder. `engine_spec` makes a valid one."""
+    """Configuration of a model, as stored in a run folder. `engine_spec` checks it."""
 
     model: str | None = None
-    """A shipped model, a folder, `ENGINE:REST`, or the name of a server's model; `None`: the server's only model."""
+    """A shipped model, a folder, `ENGINE:REST`, or a model of the server; `None`: the server's only model."""
     url: str | None = None
     """Base URL of an OpenAI-compatible server, such as http://localhost:8000/v1."""
     tokenizer: str | None = None
     """Model folder with the tokenizer for token ids in requests to the server."""
     streams: int = STREAMS
-    """Most requests that the server gets at once; others wait, and their deadlines with them."""
+    """Most requests to the server at once; others wait, and waiting does not count against deadlines."""
     cache: str | None = None
-    """Folder of the server's answers to requests that have one: see `orgthink.engines.cache`."""
+    """Folder that stores the server's answers: see `orgthink.engines.endpoint.cache`."""
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "streams")
@@ -100,8 +101,8 @@ class EngineSpec:
 
 
 def served_spec(model: str, url: str | None, streams: int = STREAMS, cache: Path | None = None) -> EngineSpec:
-    """The engine of `MODEL` or `MODEL@URL`. One without a server of its own has that of `url`, but for a model of
-    another engine, such as `person:`."""
+    """The engine of `MODEL` or `MODEL@URL`. A model without a URL uses `url`, unless it names another engine, such as
+    `person:`."""
     found = _SERVED.fullmatch(model)
     model, url = found.groups() if found else (model, None if names_engine(model) else url)
     return engine_spec(model, url, streams=streams, cache=cache)
@@ -117,9 +118,9 @@ def engine_spec(
     streams: int = STREAMS,
     cache: Path | None = None,
 ) -> EngineSpec:
-    """The engine that options of the command line name; UserError if there is no such model. `cache` is for servers.
+    """A checked configuration; UserError if there is no such model. `cache` is for servers.
 
-    Without a URL, OPENAI_BASE_URL names the server of every model that is not local.
+    Without a URL, models that are not local use the server of OPENAI_BASE_URL.
     """
     if tokenizer is not None:
         tokenizer = str(_folder(tokenizer))
@@ -131,7 +132,7 @@ def engine_spec(
         with user_input():
             return EngineSpec(model, url, tokenizer, streams, None if cache is None else str(cache.resolve()))
     if tokenizer is not None:
-        raise UserError("--tokenizer goes with a server's --url: a model folder has its own")
+        raise UserError("--tokenizer needs a server's --url: a model folder has its own")
     name = default("model", "--model MODEL, or a server's --url") if model is None else model
     engine, rest = _split_engine(name)
     if engine not in OF_FOLDERS:
@@ -153,7 +154,7 @@ def names_engine(model: str) -> bool:
 
 
 def _folder(name: str) -> Path:
-    """The folder of a model; UserError if there is none."""
+    """The folder of a model; UserError without one."""
     if _is_shipped(name):
         return MODELS[name]
     if Path(name).is_dir():
@@ -178,7 +179,7 @@ async def open_engine(spec: EngineSpec, *, threaded: bool = True, slots: int = 1
             own = {"slots": slots} if engine == "local" else {}
             opened = ENGINES.named(engine)(expand(name), threaded=threaded, **own)
             if not isawaitable(opened):
-                raise UserError(f"engine {engine} is none: it must be an async function that opens an engine")
+                raise UserError(f"{engine} is not an engine: it must be an async function that opens one")
             return await opened
     except ModuleNotFoundError as error:
         what = f"model {spec.model}" if spec.url is None else f"the tokenizer of {spec.tokenizer}"
@@ -214,7 +215,7 @@ async def open_vllm(rest: str, *, threaded: bool = True, **settings: Any) -> Eng
 
 
 async def open_person(rest: str, *, threaded: bool = True) -> Engine:
-    """A person at the terminal, by their name if they give one; UserError without a terminal."""
+    """A person at the terminal; UserError without a terminal."""
     from orgthink.engines.person import PersonEngine
     from orgthink.engines.person_terminal import ask_at_terminal
 
@@ -223,3 +224,33 @@ async def open_person(rest: str, *, threaded: bool = True) -> Engine:
 
 def _is_shipped(name: str) -> bool:
     return name in MODELS and not is_reference(name)
+
+
+class Engines:
+    """The engines of a run: a context manager that opens each engine once, and closes the engines that it opened."""
+
+    def __init__(self, given: Mapping[EngineSpec, Engine] | None = None, **settings: Any) -> None:
+        """`given` engines are open already and stay open. `settings` of `open_engine` apply to all others."""
+        self._settings = settings
+        self._opened = dict(given or {})
+        self._exits = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._exits.aclose()
+
+    async def get(self, spec: EngineSpec) -> Engine:
+        """The engine, which is opened on the first call. Raises the errors of `open_engine`."""
+        if spec not in self._opened:
+            self._opened[spec] = await open_engine(spec, **self._settings)
+            self._exits.push_async_callback(self._opened[spec].aclose)
+        return self._opened[spec]
+
+    async def named(self, spec: EngineSpec) -> EngineSpec:
+        """The spec with the name of its model, also for a server's only model."""
+        engine = await self.get(spec)
+        named = replace(spec, model=spec.model or engine.model)
+        self._opened[named] = engine
+        return named

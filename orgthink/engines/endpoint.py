@@ -19,6 +19,7 @@ from orgthink.engines.engine import (
     Chunk,
     Context,
     ContextFull,
+    Engine,
     EngineError,
     EngineUnavailable,
     FinishReason,
@@ -63,7 +64,7 @@ NEEDED = {Mode.TOKENS: ("return_token_ids",)}
 """Fields without which an answer in a mode could not be read: a server that takes them when it is opened takes them."""
 
 
-class EndpointEngine:
+class EndpointEngine(Engine):
     """A model behind a URL.
 
     Closing a stream closes its connection: no further token is read, and the server stops decoding when it notices.
@@ -114,11 +115,6 @@ class EndpointEngine:
         self.url = self._server.name
 
     @property
-    def max_context(self) -> int | None:
-        """The model's context in tokens, if the server says it."""
-        return self.models.get(self.model)
-
-    @property
     def retries(self) -> int:
         """Repeated requests."""
         return self._server.retries
@@ -153,6 +149,7 @@ class EndpointEngine:
             stack.push_async_callback(engine.aclose)
             try:
                 engine.model = await engine._choose(model)
+                engine.max_context = engine.models.get(engine.model)
                 engine.mode = await engine._probe(mode)
                 engine._opened = True
             except EngineError as error:

@@ -1,11 +1,11 @@
-"""The protocol of engines, which sample tokens. Other modules know only this protocol."""
+"""The base class of engines, which sample tokens. Other rooms use only this class."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from orgthink.models.context import Context as Context
 from orgthink.models.context import Tools as Tools
@@ -17,6 +17,20 @@ from orgthink.util.errors import StreamDropped as StreamDropped
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from orgthink.models.tokenizer import Tokenizer
+
+GAMMA = 0x9E3779B97F4A7C15
+"""Step of splitmix64, the random generator of the local engine."""
+
+
+def advance_seed(seed: int, count: int) -> int:
+    """The seed whose first random number is number `count` of `seed`.
+
+    A text that is sampled in several requests then has the same tokens as in one request, on engines whose draws depend
+    only on the seed and the position.
+    """
+    return (seed + count * GAMMA) % 2**64
 
 
 class FinishReason(StrEnum):
@@ -45,25 +59,35 @@ class Chunk:
     policy_version: str | None = None
     """Weights that sampled these tokens."""
     tokens: int | None = None
-    """On the last chunk: tokens of the whole stream by the server's count, where a piece may be more or less than a
-    token."""
+    """On the last chunk: tokens of the whole stream by the server's count, where pieces are not tokens."""
     billed: Billed | None = None
-    """On the last chunk: what the server bills for the request; `None` where it does not say."""
+    """On the last chunk: tokens that the server bills for the request; `None` if unknown."""
     reasoning: str = ""
-    """What the model thought while it sampled these tokens, where that is no part of their text."""
+    """Reasoning that the server sends separately from the text."""
 
 
-class Engine(Protocol):
+class Engine:
     """Streams tokens. One engine serves any number of streams at once.
 
-    A class that inherits from this has a `model` and writes `stream`, if it takes text: the rest is here.
+    A subclass for text needs `model` and `stream`; an engine that takes token ids inherits `TokenEngine`.
     """
 
-    model: str
+    model: str = ""
     """Name of the model, for the record."""
     native_calls: bool = False
     """Whether the engine offers the tools of a context itself and returns the model's calls as text. Otherwise the
     prompt must describe the tools and how to call them."""
+    max_context: int | None = None
+    """Tokens of the model's context, the reply included; `None` if unknown."""
+    person: str | None = None
+    """Name of the person who writes; `None` for a model. People take no decoding steps and no place in the pool."""
+    on_loop: bool = False
+    """Whether the engine decodes on the event loop, so that results do not depend on timing."""
+
+    @property
+    def updatable(self) -> bool:
+        """Whether a trainer can change the weights: the class defines `update_weights`."""
+        return type(self).update_weights is not Engine.update_weights
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
         """The prompt span of these turns, as the model will see it."""
@@ -73,8 +97,8 @@ class Engine(Protocol):
     def injection(self, text: str, around: tuple[str, str] = ("", "")) -> tuple[str, tuple[int, ...] | None]:
         """Text to append to a context, as the model will see it, and its ids.
 
-        The text is others': the name of a special token in it is plain text. What stands `around` it, before and after,
-        is the organization's own: a tag there is the token that the model knows.
+        The name of a special token within `text` is plain text. The texts `around` it, before and after, come from the
+        organization: a tag there is the token that the model knows.
         """
         return text.join(around), None
 
@@ -88,46 +112,9 @@ class Engine(Protocol):
         is sampled for it.
 
         A context that is full ends it with LENGTH before `max_tokens`. Raises EngineError, ContextFull if the prompt
-        itself does not fit, StreamDropped if the same stream may come to its end another time.
+        itself does not fit, StreamDropped if the same request may succeed later.
         """
-        ...
-
-    async def aclose(self) -> None:
-        """Release all resources; open streams end with EngineError."""
-
-
-@runtime_checkable
-class Bounded(Protocol):
-    """An engine that may know how much its model reads."""
-
-    @property
-    def max_context(self) -> int | None:
-        """Tokens of the model's context, the reply included; `None` if that is not known."""
-        ...
-
-
-@runtime_checkable
-class Staffed(Protocol):
-    """An engine behind which a person writes. That takes no decoding steps, no tokens and no place in the pool."""
-
-    @property
-    def person(self) -> str:
-        """Who it is, for the record."""
-        ...
-
-
-@runtime_checkable
-class OnLoop(Protocol):
-    """An engine that may decode on the event loop."""
-
-    @property
-    def on_loop(self) -> bool:
-        """Whether it does: then what else runs there decides what it decodes together."""
-        ...
-
-
-class Updatable(Engine, Protocol):
-    """An engine whose weights a trainer can change while it runs."""
+        raise NotImplementedError
 
     async def update_weights(self, weights: Mapping[str, Tensor], version: str) -> None:
         """Replace the weights, given under Hugging Face names, from the next step on.
@@ -135,4 +122,29 @@ class Updatable(Engine, Protocol):
         Chunks name the version that sampled them. Nothing computed with older weights is used afterwards: the contexts
         of open streams are read again. Raises ValueError if the weights do not fit.
         """
-        ...
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """Release all resources; open streams end with EngineError."""
+
+
+class TokenEngine(Engine):
+    """An engine that takes token ids: prompts, injections and turns come from its tokenizer."""
+
+    _tokenizer: Tokenizer
+
+    def prompt(self, messages: tuple[Message, ...]) -> Span:
+        return self._tokenizer.prompt(messages)
+
+    def injection(self, text: str, around: tuple[str, str] = ("", "")) -> tuple[str, tuple[int, ...]]:
+        return self._tokenizer.injection(text, around)
+
+    def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...]]:
+        return self._tokenizer.turn(text, context)
+
+    def require_room(self, context: Context, limit: int) -> bool:
+        """Whether the context leaves room for a token. ContextFull if a prompt alone does not."""
+        size = len(context.token_ids)
+        if size >= limit and len(context.spans) == 1:
+            raise ContextFull(f"the prompt of {size} tokens does not fit the model's context of {limit}")
+        return size < limit

@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
-from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
+from orgthink.engines.engine import Chunk, Context, Engine, EngineError, FinishReason
 from orgthink.record.episode import Message, Origin, Sampling, Span
 
 _PIECE = re.compile(r"\s*(?:</?[A-Z]+-?\d*>|[^\s<]+|<)|\s+")
@@ -49,10 +49,8 @@ def pieces(text: str) -> list[str]:
     return _PIECE.findall(text)
 
 
-class ScriptedEngine:
+class ScriptedEngine(Engine):
     """Samples the turns of its script. `sampled` logs the time and text of every token."""
-
-    native_calls = False
 
     def __init__(self, turns: Sequence[Turn], *, model: str = "scripted") -> None:
         self.model = model

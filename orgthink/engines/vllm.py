@@ -1,35 +1,29 @@
 """vLLM in this process, token in and token out, on a GPU or a CPU.
 
-One thread owns the engine: it builds, steps, updates and closes it, so an abort or an update of the weights happens
-between two tokens. Streams are asyncio queues that the thread fills once per step.
+One thread owns vLLM's engine: it builds, steps, updates and closes it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
-import queue
-import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from orgthink.engines.engine import Chunk, Context, ContextFull, EngineError, EngineUnavailable, FinishReason
+from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, FinishReason, TokenEngine
+from orgthink.engines.stepping import FatalError, Stepper, Stream, deliver
 from orgthink.engines.stops import StopFinder
-from orgthink.models.tokenizer import PieceStream, TokenIds, Tokenizer
+from orgthink.models.tokenizer import PieceStream, Tokenizer
 from orgthink.record.episode import Sampling
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import reason
 
 if TYPE_CHECKING:
     import torch
-
-T = TypeVar("T")
 
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -67,35 +61,13 @@ _process = threading.Lock()
 """Held by the only engine of this process: vLLM keeps state in module globals."""
 
 
-class VllmEngine(TokenIds):
+class VllmEngine(TokenEngine):
     """Any model folder that vLLM opens."""
 
-    native_calls = False
-
-    def __init__(
-        self, model: str, tokenizer: Tokenizer, build: Callable[[], Any], version: str, weights: frozenset[str]
-    ) -> None:
-        """Use `open`. `build` makes the `LLMEngine`; `weights` are the names of the model's weights."""
-        self.model = model
-        self.policy_version = version
-        """Weights that sample now."""
-        self.sampled_tokens = 0
-        """Sampled tokens."""
-        self.computed_prompt_tokens = 0
-        """Prompt tokens that the model read."""
-        self.reused_prompt_tokens = 0
-        """Prompt tokens from the prefix cache."""
-        self._tokenizer, self._weights = tokenizer, weights
-        self._numbers = itertools.count()
-        self._live: dict[str, _Request] = {}
-        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._error: EngineError | None = None
-        """Set when the engine accepts no more requests."""
-        ready: Future[None] = Future()
-        self._thread = threading.Thread(target=self._run, args=(build, ready), name="vllm", daemon=True)
-        self._thread.start()
-        ready.result()
+    def __init__(self, model: str, tokenizer: Tokenizer, decoder: _Decoder, weights: frozenset[str]) -> None:
+        """Use `open`. `weights` are the names of the model's weights."""
+        self.model, self._tokenizer, self._weights = model, tokenizer, weights
+        self._decoder, self._stepper, self._numbers = decoder, Stepper(decoder), itertools.count()
 
     @classmethod
     async def open(cls, folder: Path, *, version: str | None = None, **engine_args: Any) -> VllmEngine:
@@ -104,117 +76,105 @@ class VllmEngine(TokenIds):
 
         ValueError if the folder has no tokenizer; EngineUnavailable if vLLM is missing or cannot open the model.
         """
-        return await asyncio.to_thread(cls._open, folder, version, engine_args)
+        tokenizer, name = Tokenizer(folder), folder.resolve().name
+        for variable, value in _ENVIRONMENT.items():
+            os.environ.setdefault(variable, value)
+        decoder = _Decoder(folder, engine_args, tokenizer, version or name)
+        engine = cls(name, tokenizer, decoder, weight_names(folder))
+        try:
+            engine.max_context = await engine._stepper.call(decoder.build)
+        except Exception as error:
+            await engine.aclose()
+            if isinstance(error, EngineUnavailable):
+                raise
+            raise EngineUnavailable(f"vLLM cannot open {folder}: {reason(error)}") from error
+        return engine
 
-    @classmethod
-    def _open(cls, folder: Path, version: str | None, engine_args: dict[str, Any]) -> VllmEngine:
-        tokenizer = Tokenizer(folder)
-        for name, value in _ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
+    @property
+    def policy_version(self) -> str:
+        """Weights that sample now."""
+        return self._decoder.version
+
+    @property
+    def sampled_tokens(self) -> int:
+        """Sampled tokens."""
+        return self._decoder.sampled_tokens
+
+    @property
+    def computed_prompt_tokens(self) -> int:
+        """Prompt tokens that the model read."""
+        return self._decoder.computed_prompt_tokens
+
+    @property
+    def reused_prompt_tokens(self) -> int:
+        """Prompt tokens from the prefix cache."""
+        return self._decoder.reused_prompt_tokens
+
+    async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+        assert self.max_context is not None
+        if not self.require_room(context, self.max_context):
+            yield Chunk((), (), (), FinishReason.LENGTH, self.policy_version)
+            return
+        number, pieces = f"{next(self._numbers)}", self._tokenizer.pieces(context)
+        request = _Request(number, context.token_ids, context.begun, sampling, pieces)
+        ended = False
+        try:
+            await self._stepper.call(lambda: self._decoder.add(request))
+            while not ended:
+                for chunk in await request.stream.take():
+                    ended = chunk.finish is not None
+                    yield chunk
+        finally:
+            if not ended:
+                with suppress(EngineError):  # the engine is closed
+                    await self._stepper.call(lambda: self._decoder.abort(request))
+
+    async def update_weights(self, weights: Mapping[str, torch.Tensor], version: str) -> None:
+        """ValueError if weights are missing. EngineError if they do not fit: the engine is then closed, its weights are
+        undefined."""
+        missing = self._weights - weights.keys()
+        if missing:
+            raise ValueError(f"the weights of version {version} lack {', '.join(sorted(missing)[:3])} …")
+        await self._stepper.call(lambda: self._decoder.update(weights, version))
+
+    async def aclose(self) -> None:
+        await self._stepper.close()
+
+
+class _Decoder:
+    """vLLM's engine. All methods run in the decode thread."""
+
+    def __init__(self, folder: Path, engine_args: dict[str, Any], tokenizer: Tokenizer, version: str) -> None:
+        self.version = version
+        self.sampled_tokens = self.computed_prompt_tokens = self.reused_prompt_tokens = 0
+        self._folder, self._engine_args, self._tokenizer = folder, engine_args, tokenizer
+        self._live: dict[str, _Request] = {}
+        self._engine: Any = None
+
+    def build(self) -> int:
+        """Open the model; return the tokens of its context."""
         try:
             import torch
             from vllm.engine.arg_utils import EngineArgs
             from vllm.v1.engine.llm_engine import LLMEngine
         except ImportError as error:
             raise EngineUnavailable(f"vLLM cannot be imported ({error}): `make vllm` sets up an environment") from error
-        defaults = _ALWAYS if torch.cuda.is_available() else _ALWAYS | _ON_CPU
-        try:
-            settings = EngineArgs(model=str(folder), **(defaults | engine_args))
-            _answer_for_llvmlite()
-            name = folder.resolve().name
-            names = weight_names(folder)
-            return cls(name, tokenizer, lambda: LLMEngine.from_engine_args(settings), version or name, names)
-        except Exception as error:
-            raise EngineUnavailable(f"vLLM cannot open {folder}: {reason(error)}") from error
-
-    async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
-        ids = context.token_ids
-        if len(ids) >= self.max_context:
-            if len(context.spans) == 1:
-                limit = f"the model's context of {self.max_context}"
-                raise ContextFull(f"the prompt of {len(ids)} tokens does not fit {limit}")
-            yield Chunk((), (), (), FinishReason.LENGTH, self.policy_version)
-            return
-        continues = context.begun
-        request = _Request(f"{next(self._numbers)}", ids, continues, sampling, self._tokenizer.pieces(context))
-        try:
-            await self._call(lambda: self._add(request))
-            while not request.ended:
-                chunk = await request.chunks.get()
-                if isinstance(chunk, EngineError):
-                    raise EngineError(str(chunk))
-                request.ended = chunk.finish is not None
-                yield chunk
-        finally:
-            if not request.ended:
-                with suppress(EngineError):  # the engine is closed
-                    await self._call(lambda: self._abort(request))
-
-    async def update_weights(self, weights: Mapping[str, torch.Tensor], version: str) -> None:
-        """Replace the weights, given under Hugging Face names, and drop all caches of the old ones.
-
-        Active requests continue with the new weights; each chunk names the version that sampled it. ValueError if
-        weights are missing. EngineError if they do not fit: the engine is then closed, its weights are undefined.
-        """
-        missing = self._weights - weights.keys()
-        if missing:
-            raise ValueError(f"the weights of version {version} lack {', '.join(sorted(missing)[:3])} …")
-        await self._call(lambda: self._update(weights, version))
-
-    async def aclose(self) -> None:
-        with self._lock:
-            if self._error is None:
-                self._calls.put(None)
-        await asyncio.to_thread(self._thread.join)
-
-    async def _call(self, work: Callable[[], T]) -> T:
-        """Run a function on the engine's thread between two steps. Cancelling the caller does not undo it."""
-        future: Future[T] = Future()
-        with self._lock:
-            if self._error is not None:
-                raise EngineError(str(self._error))
-            self._calls.put((work, future))
-        return await asyncio.shield(asyncio.wrap_future(future))
-
-    # The methods below run in the engine's thread.
-
-    def _run(self, build: Callable[[], Any], ready: Future[None]) -> None:
         if not _process.acquire(blocking=False):
-            ready.set_exception(ValueError("another one is open in this process; serve one of them and name its URL"))
-            return
+            raise ValueError("another one is open in this process; serve one of them and name its URL")
         try:
-            self._engine = build()
-            self.max_context = self._engine.model_config.max_model_len
-        except Exception as error:
+            defaults = _ALWAYS if torch.cuda.is_available() else _ALWAYS | _ON_CPU
+            settings = EngineArgs(model=str(self._folder), **(defaults | self._engine_args))
+            self._engine = LLMEngine.from_engine_args(settings)
+        except BaseException:
             _process.release()
-            ready.set_exception(error)
-            return
-        ready.set_result(None)
-        try:
-            while self._run_calls():
-                self._distribute(self._engine.step())
-            self._end(EngineError("the engine was closed"))
-        except Exception as error:
-            self._end(EngineError(f"vLLM failed: {reason(error)}"))
+            raise
+        return self._engine.model_config.max_model_len
 
-    def _run_calls(self) -> bool:
-        """Run the posted functions; wait for one if no request is active. False when the engine is to be closed."""
-        while True:
-            try:
-                call = self._calls.get(block=not self._live)
-            except queue.Empty:
-                return True
-            if call is None:
-                return False
-            work, future = call
-            try:
-                future.set_result(work())
-            except Exception as error:
-                future.set_exception(error if isinstance(error, EngineError) else EngineError(reason(error)))
-                if isinstance(error, _FatalError):
-                    raise
+    @property
+    def busy(self) -> bool:
+        return bool(self._live)
 
-    def _add(self, request: _Request) -> None:
+    def add(self, request: _Request) -> None:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
@@ -233,14 +193,14 @@ class VllmEngine(TokenIds):
         self._engine.add_request(request.id, {"prompt_token_ids": request.ids}, parameters, priority=priority)
         self._live[request.id] = request
 
-    def _abort(self, request: _Request) -> None:
+    def abort(self, request: _Request) -> None:
         if self._live.pop(request.id, None) is not None:
             self._engine.abort_request([request.id])
 
-    def _distribute(self, outputs: list[Any]) -> None:
+    def step(self) -> None:
         """Give the tokens of one step to their streams, and end the requests that completed a stop text."""
-        delivered: dict[asyncio.AbstractEventLoop, list[tuple[_Request, Chunk | EngineError]]] = {}
-        for output in outputs:
+        delivered: list[tuple[_Request, Chunk | EngineError]] = []
+        for output in self._engine.step():
             request = self._live.get(output.request_id)
             if request is None:
                 continue
@@ -249,16 +209,18 @@ class VllmEngine(TokenIds):
                 self.reused_prompt_tokens += reused
                 self.computed_prompt_tokens += len(request.ids) - reused
             self.sampled_tokens += len(output.outputs[0].token_ids)
-            chunk = request.chunk(output.outputs[0], self.policy_version)
+            chunk = request.chunk(output.outputs[0], self.version)
             if isinstance(chunk, EngineError) or chunk.finish is not None:
                 del self._live[request.id]
                 if not output.finished:
                     self._engine.abort_request([request.id])
-            delivered.setdefault(request.loop, []).append((request, chunk))
-        for loop, chunks in delivered.items():
-            _deliver(loop, chunks)
+            delivered.append((request, chunk))
+        gone = deliver((request.stream, chunk) for request, chunk in delivered)
+        for request in [request for request in self._live.values() if request.stream in gone]:
+            self.abort(request)
 
-    def _update(self, state: Mapping[str, torch.Tensor], version: str) -> None:
+    def update(self, state: Mapping[str, torch.Tensor], version: str) -> None:
+        """Replace the weights, and drop all caches of the old ones."""
         try:
             _synchronize()  # the trainer has written the weights
             self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(state.items())})
@@ -266,24 +228,19 @@ class VllmEngine(TokenIds):
             _synchronize()  # they are read: the trainer may change them
             self._engine.reset_prefix_cache(reset_running_requests=True)
         except Exception as error:
-            raise _FatalError(f"the weights of version {version} do not load: {reason(error)}") from error
-        self.policy_version = version
+            raise FatalError(f"the weights of version {version} do not load: {reason(error)}") from error
+        self.version = version
 
-    def _end(self, error: EngineError) -> None:
-        """Accept no more requests, and fail all waiting ones."""
-        with self._lock:
-            self._error = error
-        while not self._calls.empty():
-            call = self._calls.get()
-            if call is not None:
-                call[1].set_exception(EngineError(str(error)))
-        for request in self._live.values():
-            _deliver(request.loop, [(request, error)])
+    def end(self, error: EngineError) -> None:
+        """Fail all requests, and close vLLM's engine."""
+        deliver((request.stream, error) for request in self._live.values())
         self._live.clear()
+        if self._engine is None:
+            return
         try:
             self._engine.engine_core.shutdown()
         finally:
-            del self._engine
+            self._engine = None
             _process.release()
 
 
@@ -303,13 +260,9 @@ def _tie_head(worker: Any) -> None:
         model.lm_head.quant_method.process_weights_after_loading(model.lm_head)
 
 
-class _FatalError(EngineError):
-    """The engine cannot continue after this error."""
-
-
 @dataclass(eq=False, slots=True)
 class _Request:
-    """A stream, shared by both threads."""
+    """A request that is decoded."""
 
     id: str
     ids: list[int]
@@ -319,11 +272,8 @@ class _Request:
     sampling: Sampling
     pieces: PieceStream
     """Decodes what is sampled."""
-    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    """Event loop of its consumer."""
-    chunks: asyncio.Queue[Chunk | EngineError] = field(default_factory=asyncio.Queue)
-    ended: bool = False
-    """Whether its consumer has received the last chunk."""
+    stream: Stream = field(default_factory=Stream)
+    """Its consumer."""
     counted: bool = False
     """Whether the counters include its prompt."""
     stops: StopFinder = field(init=False)
@@ -353,15 +303,6 @@ class _Request:
         return Chunk(tuple(pieces), ids, logprobs, finish, version)
 
 
-def _deliver(loop: asyncio.AbstractEventLoop, chunks: list[tuple[_Request, Chunk | EngineError]]) -> None:
-    def put() -> None:
-        for request, chunk in chunks:
-            request.chunks.put_nowait(chunk)
-
-    with suppress(RuntimeError):  # the loop is closed: there is no consumer
-        loop.call_soon_threadsafe(put)
-
-
 def weight_names(folder: Path) -> frozenset[str]:
     """Names of all weights in the folder, without a head that is tied: some folders store it besides."""
     from safetensors import safe_open
@@ -369,11 +310,3 @@ def weight_names(folder: Path) -> frozenset[str]:
     names = frozenset[str]().union(*(safe_open(file, "pt").keys() for file in folder.glob("*.safetensors")))
     tied = json_object(folder / "config.json").get("tie_word_embeddings") is True
     return names - {"lm_head.weight"} if tied else names
-
-
-def _answer_for_llvmlite() -> None:
-    """Let numba be imported beside vLLM, as the local engine does. vLLM 0.32 looks for kernels in the `__dict__` of
-    everything in every module; llvmlite's library has a function under any name, and is given a `__dict__` instead."""
-    ffi: Any = sys.modules.get("llvmlite.binding.ffi")
-    if ffi is not None:
-        getattr(ffi.lib, "_fntab", {}).setdefault("__dict__", {})

@@ -10,8 +10,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
-from orgthink.engines import EngineSpec
-from orgthink.engines.opening import Engines
+from orgthink.engines import Engines, EngineSpec
 from orgthink.evaluate.compatibility import require_roles, require_sampling, require_sampling_noise
 from orgthink.evaluate.grading import awaits_grade, grade_again, graded_or_kept
 from orgthink.evaluate.spending import Bounds, Spending

@@ -243,21 +243,6 @@ def _stand_ins(tokens: Sequence[str], text: str) -> dict[str, str]:
     return {token: next(free) for token in tokens}
 
 
-class TokenIds:
-    """Prompts, injections and turns of an engine that reads ids, by its tokenizer."""
-
-    _tokenizer: Tokenizer
-
-    def prompt(self, messages: tuple[Message, ...]) -> Span:
-        return self._tokenizer.prompt(messages)
-
-    def injection(self, text: str, around: tuple[str, str] = ("", "")) -> tuple[str, tuple[int, ...]]:
-        return self._tokenizer.injection(text, around)
-
-    def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...]]:
-        return self._tokenizer.turn(text, context)
-
-
 LOOK_BACK = 16
 """Most ids that wait for text, or for the rest of a character, which has four bytes. Bytes that make none are `\ufffd`
 then."""

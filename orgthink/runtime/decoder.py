@@ -17,8 +17,8 @@ from orgthink.engines.engine import (
     FinishReason,
     StreamDropped,
     Tools,
+    advance_seed,
 )
-from orgthink.engines.seeds import advance_seed
 from orgthink.grammar.actions import Action, Answer, Event, Join, Return, Scanner, Think
 from orgthink.record.episode import (
     CancelSource,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from orgthink.engines.engine import Bounded, Context, Engine, Staffed, Tools
+from orgthink.engines.engine import Context, Engine, Tools
 from orgthink.record.episode import Message, Origin, Sampling, Span, StopReason, likely_tokens
 from orgthink.runtime.draft import Draft
 from orgthink.util.redaction import redact
@@ -50,7 +50,7 @@ class GrowingContext:
     def _act_by(self, backing: Backing | None) -> None:
         self._backing = backing
         engine = None if backing is None else backing.engine
-        self.person: str | None = engine.person if isinstance(engine, Staffed) else None
+        self.person: str | None = None if engine is None else engine.person
         """Who writes for it, if a person does."""
 
     @property
@@ -133,7 +133,7 @@ class GrowingContext:
         """Whether its prompt leaves room for a reply, or nobody knows."""
         assert self._backing is not None
         engine, (prompt, *_) = self._backing.engine, self._context.spans
-        limit = engine.max_context if isinstance(engine, Bounded) else None
+        limit = engine.max_context
         unknown = prompt.token_ids is None
         tokens = likely_tokens(prompt.text) if unknown else prompt.tokens
         return limit is None or tokens + min(self._backing.sampling.max_tokens, limit // 4) <= limit

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from orgthink.engines.engine import Bounded
 from orgthink.evaluate.compatibility import greedy_vote
 from orgthink.record.episode import Episode, Sampling
 from orgthink.record.journal import Journal
@@ -47,7 +46,7 @@ class Served:
     def require_room(self, question: Question) -> None:
         """RequestError if no model here reads so much. To encode it first would hold up all other clients."""
         engines = [backing.engine for backing in (self.default, *self.roles.values())]
-        contexts = [engine.max_context if isinstance(engine, Bounded) else None for engine in engines]
+        contexts = [engine.max_context for engine in engines]
         known = [context for context in contexts if context is not None]
         if len(known) == len(contexts) and question.size > LONGEST * max(known):
             text = f"the messages of {question.size:,} bytes do not fit the model's context of {max(known):,} tokens"

@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from orgthink.engines.engine import Engine, Updatable
+from orgthink.engines.engine import Engine
 from orgthink.models.companions import Companions
 from orgthink.models.trainable import Trainable
 from orgthink.training import checkpoint
@@ -171,7 +171,7 @@ class EmbeddedBackend:
     def __init__(
         self,
         model: Trainable,
-        sampler: Updatable,
+        sampler: Engine,
         base: Path,
         *,
         pack_tokens: int = 1024,
@@ -192,7 +192,7 @@ class EmbeddedBackend:
         self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
 
     @property
-    def sampler(self) -> Updatable:
+    def sampler(self) -> Engine:
         return self._sampler
 
     @torch.no_grad()

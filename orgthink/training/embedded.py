@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from orgthink.engines import ENGINES
-from orgthink.engines.engine import Updatable
+from orgthink.engines.engine import Engine
 from orgthink.models.trainable import LoraSettings, open_trainable, resolve_device, torch_dtype
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.optimization import Optimization
@@ -102,7 +102,7 @@ def require_local(settings: Mapping[str, Any]) -> None:
     resolve_device(str(settings.get("device", "cpu")))
 
 
-def sampler(folder: Path, job: Equipment) -> Updatable:
+def sampler(folder: Path, job: Equipment) -> Engine:
     """Open the sampler. `local` decodes on the event loop, so runs are reproducible bit for bit.
 
     UserError if the engine cannot update its weights.
@@ -112,6 +112,6 @@ def sampler(folder: Path, job: Equipment) -> Updatable:
         settings = {"slots": SLOTS} | {name: settings[name] for name in LOCAL_SETTINGS & settings.keys()}
         settings["device"] = resolve_device(str(settings.get("device", "cpu")))
     engine = asyncio.run(ENGINES.named(job.sampler)(str(folder), threaded=False, **settings))
-    if not hasattr(engine, "update_weights"):
+    if not engine.updatable:
         raise UserError(f"sampler {job.sampler}: its weights cannot be updated, so it cannot sample for training")
-    return cast(Updatable, engine)
+    return engine

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orgthink.credit import AgentWork, EpisodeCredit
-from orgthink.engines.engine import Engine, OnLoop
+from orgthink.engines.engine import Engine
 from orgthink.evaluate.grading import graded
 from orgthink.measure.accuracy import mixed
 from orgthink.record.episode import Episode, Origin, Problem, Trace
@@ -198,7 +198,7 @@ class Episodes:
         on the event loop, so that runs are reproducible, they wait.
         """
         task = task_named(self._plan.task)
-        waits = self._settings.ahead > 0 and isinstance(sampler, OnLoop) and sampler.on_loop
+        waits = self._settings.ahead > 0 and sampler.on_loop
         known = len(self._attempted)
         self._attempted += episodes  # before a grader can fail
         for episode in episodes:

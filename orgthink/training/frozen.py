@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from orgthink.engines import OF_FOLDERS
+from orgthink.engines import OF_FOLDERS, Engines
 from orgthink.engines.engine import EngineUnavailable
-from orgthink.engines.opening import Engines
 from orgthink.evaluate.evaluation import RoleSpec
 from orgthink.runtime.agent import Backing
 from orgthink.training.embedded import SLOTS

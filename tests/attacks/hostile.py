@@ -12,8 +12,8 @@ from loopback import MODEL, Play, loopback, says
 from small import TASK_OF_THREE
 from terse import TERSE
 
+from orgthink.engines import Engines
 from orgthink.engines.endpoint import EndpointEngine
-from orgthink.engines.opening import Engines
 from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
 from orgthink.record.episode import Episode, Sampling, StopReason
 from orgthink.record.folder import RunFolder

@@ -14,8 +14,8 @@ from attacks.hostile import ATTACKED, planned
 from rule_engine import RuleEngine, countdown
 
 from orgthink.cli.eval import report
+from orgthink.engines import Engines
 from orgthink.engines.engine import Chunk, Context, FinishReason
-from orgthink.engines.opening import Engines
 from orgthink.evaluate.evaluation import evaluate, resolve
 from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import Episode, Grade, Problem, Sampling, StopReason

@@ -271,7 +271,7 @@ import sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {
-            "torch", "numba", "tokenizers", "safetensors", "jinja2", "transformers", "peft", "pyarrow", "mcp", "vllm",
+            "torch", "tokenizers", "safetensors", "jinja2", "transformers", "peft", "pyarrow", "mcp", "vllm",
             "math_verify", "matplotlib", "sentence_transformers", "orgthink_pocket",
         }:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)

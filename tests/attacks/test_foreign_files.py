@@ -140,24 +140,6 @@ def test_a_grader_in_a_foreign_folder(attack: Attack, here: Path) -> None:
     assert done.stdout == "True\n" and not (here / "ran").exists()
 
 
-@each(
-    Attack("the current folder holds settings of numba that name a cache of compiled code", DATA, LINE, "cache_dir: c"),
-    Attack("the current folder holds settings of numba that name a file to write", DATA, LINE, "chrome_trace: c"),
-    Attack("the current folder holds settings of numba that are no YAML", DATA, LINE, "[" * 1_000),
-)
-def test_settings_of_a_library_in_a_foreign_folder(attack: Attack, here: Path) -> None:
-    (model := here / "model").mkdir()
-    tiny_model(model)
-    (here / ".numba_config.yaml").write_text(attack.given)
-    command = [sys.executable, "-P", "-m", "orgthink", "run", "What?", "--model", "model", "--max-tokens", "4"]
-    path = os.pathsep.join((str(Path(orgthink.__file__).parent.parent), os.environ.get("PYTHONPATH", "")))
-    done = subprocess.run(
-        command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and ".numba_config.yaml" in done.stderr, done.stderr
-    assert not (here / "c").exists()
-
-
 DAY = datetime.datetime(2020, 1, 1)
 
 

@@ -25,7 +25,7 @@ from rule_engine import RuleEngine, countdown
 from small import TASK
 from terse import TERSE
 
-import orgthink.engines.opening
+import orgthink.engines
 import orgthink.training.recipes.registry
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
@@ -58,7 +58,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RuleEngine:
     async def open_engine(spec: EngineSpec) -> RuleEngine:
         return engine
 
-    monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
+    monkeypatch.setattr(orgthink.engines, "open_engine", open_engine)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m").mkdir()
     return engine
@@ -170,7 +170,7 @@ def test_a_dead_process_keeps_nobody_out(
         "a second new run is made in one `--out` while the first opens its model",
         ALONE,
         "the one that comes later stops with exit code 2 before its first episode",
-        (orgthink.engines.opening, "open_engine", [2, 0]),
+        (orgthink.engines, "open_engine", [2, 0]),
     ),
     Attack(
         "a second new run is made in one `--out` while the first makes its folder",
@@ -204,11 +204,11 @@ def test_one_of_two_new_runs_wins(attack: Attack, model: RuleEngine, capsys: pyt
 
 
 OTHER = f"""
-import orgthink.engines.opening, sys
+import orgthink.engines, sys
 from orgthink.cli import main
 from rule_engine import RuleEngine, countdown
 async def open_engine(spec): return RuleEngine(countdown)
-orgthink.engines.opening.open_engine = open_engine
+orgthink.engines.open_engine = open_engine
 sys.exit(main({[*EVAL, "--out", "run"]!r}))
 """
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from echo import ECHO, TASK
 from terse import TERSE
 
-from orgthink.engines.engine import Chunk, Context, FinishReason
+from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
 from orgthink.evaluate.evaluation import distinct
 from orgthink.evaluate.grading import grade
 from orgthink.grammar.toolcall import CallStatus, ToolCall, read_responses, render_reply
@@ -33,7 +33,7 @@ Say = Callable[[Context, random.Random], str]
 """What is said next in a context, by luck."""
 
 
-class Player:
+class Player(Engine):
     """An engine that says what a rule makes of its context, with the ids of a tokenizer if it has one."""
 
     model = "player"

@@ -11,14 +11,14 @@ from models import tiny_model, with_eos
 from safetensors.torch import load_file, save_file
 from terse import TERSE
 
-from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
+from orgthink.engines.engine import Context, EngineError, FinishReason
 from orgthink.engines.local.batch import DecodeBatch, Request
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.stops import StopTokens
 from orgthink.models.qwen3 import Qwen3
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.record.episode import Message, Origin, Problem, Sampling, Span, Status
+from orgthink.record.episode import Episode, Message, Origin, Problem, Sampling, Span, Status
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
@@ -46,6 +46,13 @@ async def engine(words: Path) -> AsyncGenerator[LocalEngine]:
     await engine.aclose()
 
 
+@pytest.fixture(params=[True, False], ids=["thread", "loop"])
+async def either(words: Path, request: pytest.FixtureRequest) -> AsyncGenerator[LocalEngine]:
+    engine = LocalEngine.open(words, threaded=request.param)
+    yield engine
+    await engine.aclose()
+
+
 @pytest.fixture
 async def endless(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[LocalEngine]:
     """An engine whose streams of `ENDLESS` tokens take seconds, so that a test ends them in the middle."""
@@ -55,6 +62,7 @@ async def endless(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Lo
 
 
 ENDLESS = 30_000
+"""Tokens of a stream that a test ends in the middle."""
 
 
 async def sampling(engine: LocalEngine) -> None:
@@ -104,14 +112,8 @@ def reference(folder: Path, ids: list[int], tokens: int) -> tuple[list[int], tor
 
 
 @pytest.mark.numerical
-@pytest.mark.parametrize("largest", [0, 16_000_000], ids=["PyTorch", "compiled"])
-async def test_greedy_equals_hugging_face_alone_and_in_company(
-    words: Path, largest: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By both decoding steps: PyTorch's operators for large models, compiled functions for small ones."""
-    monkeypatch.setattr("orgthink.engines.local.batch._SMALL_MODEL", largest)
-    engine = LocalEngine.open(words)
-    assert (engine._batch._fused is None) == (largest == 0)
+async def test_greedy_equals_hugging_face_alone_and_among_others(words: Path, either: LocalEngine) -> None:
+    engine = either
     ids = prompts(1, longest=40)[0]
     expected, logprobs = reference(words, ids, 200)
     assert len(set(expected)) > 10, "a model that repeats itself hides errors"
@@ -132,7 +134,6 @@ async def test_greedy_equals_hugging_face_alone_and_in_company(
         assert said.finish is FinishReason.LENGTH
         drawn = logprobs.gather(1, torch.tensor(expected)[:, None])[:, 0]
         assert torch.allclose(torch.tensor(said.logprobs), drawn, atol=1e-4)
-    await engine.aclose()
 
 
 @pytest.mark.numerical
@@ -171,7 +172,7 @@ async def test_logprobs_are_those_of_the_distribution_that_was_sampled(words: Pa
 
 
 async def test_samples_follow_the_distribution(words: Path, engine: LocalEngine) -> None:
-    ids, count = prompts(1)[0], 3000
+    ids, count = prompts(1)[0], 1000
     with torch.no_grad():
         expected = torch.softmax(Qwen3.load(words)(torch.tensor([ids]))[0, -1], -1)
     said = await asyncio.gather(*(say(engine, ids, 1, temperature=1.0, seed=seed) for seed in range(count)))
@@ -201,7 +202,7 @@ async def test_equal_prompts_are_read_once(engine: LocalEngine) -> None:
     assert all(other.ids == first.ids for other in others)
 
 
-async def test_what_is_kept_is_bounded(words: Path) -> None:
+async def test_the_prefix_cache_is_bounded(words: Path) -> None:
     engine = LocalEngine.open(words, cache_bytes=60 * 2 * 2 * 2 * 16 * 4)  # 60 tokens
     for ids in ([1] * 30, [2] * 30, [3] * 80):
         await say(engine, ids, 5)
@@ -248,7 +249,7 @@ async def test_a_stop_text_may_begin_and_end_inside_tokens(tmp_path: Path) -> No
     await engine.aclose()
 
 
-async def test_the_end_of_text_is_a_token_without_text(tmp_path: Path, words: Path, engine: LocalEngine) -> None:
+async def test_the_end_of_text_token_has_no_text(tmp_path: Path, words: Path, engine: LocalEngine) -> None:
     free = await say(engine, [5], 40)
     eos = free.ids[20]
     ending = LocalEngine.open(with_eos(words, tmp_path / "eos", eos))
@@ -288,15 +289,6 @@ async def test_an_aborted_stream_can_be_continued_from_its_cache(endless: LocalE
     more = await say(endless, [5, *ids], 40)
     assert endless.computed_prompt_tokens == computed + 1
     assert (await say(endless, [5], len(ids) + 40)).ids == ids + more.ids
-
-
-async def test_a_slow_reader_gets_its_tokens_in_fewer_chunks(engine: LocalEngine) -> None:
-    chunks: list[Chunk] = []
-    async for chunk in engine.stream(context([5]), Sampling(300, temperature=0.0)):
-        chunks.append(chunk)
-        await asyncio.sleep(0.1)
-    assert len(chunks) < 30
-    assert sum(len(chunk.token_ids or ()) for chunk in chunks) == 300
 
 
 async def test_requests_beyond_the_slots_wait(words: Path, engine: LocalEngine) -> None:
@@ -348,7 +340,7 @@ async def test_a_prompt_that_is_half_read_when_the_weights_change_is_read_again(
     ids = [5 + i % 60 for i in range(1200)]
     expected = new(torch.tensor([ids]))[0, -1].argmax().item()
     tokenizer = Tokenizer(words)
-    batch: DecodeBatch[Request] = DecodeBatch(old, tokenizer.eos_ids, version="0", slots=4, cache_bytes=1 << 28)
+    batch: DecodeBatch = DecodeBatch(old, tokenizer.eos_ids, version="0", slots=4, cache_bytes=1 << 28)
     batch.submit(Request(ids, Sampling(1, temperature=0.0), 0, 1, StopTokens(tokenizer, ())))
     assert batch.step() == []  # read in part
     batch.update(new.to_hf(), "1")
@@ -359,13 +351,14 @@ async def test_a_prompt_that_is_half_read_when_the_weights_change_is_read_again(
     assert batch.reused_prompt_tokens == 0
 
 
-async def test_a_full_context_is_a_limit_of_an_agent_that_goes_on(engine: LocalEngine) -> None:
+async def test_a_full_context_ends_an_agent_that_continues(engine: LocalEngine) -> None:
     spans = [Span(Origin.PROMPT, "", 500, (5,) * 500), Span(Origin.INJECTED, "", 20, (6,) * 20)]
     chunks = [chunk async for chunk in engine.stream(Context((), spans), Sampling(10))]
     assert [(chunk.pieces, chunk.finish) for chunk in chunks] == [((), FinishReason.LENGTH)]
 
 
-async def test_the_context_ends(engine: LocalEngine) -> None:
+async def test_the_context_ends(either: LocalEngine) -> None:
+    engine = either
     said = await say(engine, [5] * 500, 50)
     assert (len(said.ids), said.finish) == (12, FinishReason.LENGTH)
     for ids, message in (([5] * 512, "512 tokens"), ([], "empty"), ([100_000], "100000"), ([5, -1], "-1")):
@@ -377,17 +370,19 @@ async def test_a_failing_step_ends_every_stream_and_not_the_engine(endless: Loca
     asked = [asyncio.create_task(say(endless, ids, ENDLESS)) for ids in prompts(5)]
     await sampling(endless)
     good = endless._batch.model.embedding.weight.detach().clone()
-    await endless._turns.between_steps(lambda: endless._batch.model.embedding.weight.data.fill_(torch.nan))
+    await endless._stepper.call(lambda: endless._batch.model.embedding.weight.data.fill_(torch.nan))
     for result in await asyncio.gather(*asked, return_exceptions=True):
         assert isinstance(result, EngineError) and "not finite" in str(result)
-    await endless._turns.between_steps(lambda: endless._batch.model.embedding.weight.data.copy_(good))
+    await endless._stepper.call(lambda: endless._batch.model.embedding.weight.data.copy_(good))
     assert len((await say(endless, [5], 10)).ids) == 10
 
 
-@pytest.mark.parametrize("part", ["FusedStep.sample", "Block", "Places"])
-async def test_whatever_fails_at_the_first_token_nobody_waits_for_ever(
-    engine: LocalEngine, part: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("part", ["draw", "Block", "torch.stack"])
+async def test_a_failure_at_the_first_token_ends_all_streams(
+    either: LocalEngine, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    engine = either
+
     def fail(*_: Any) -> None:
         raise MemoryError("no room")
 
@@ -419,7 +414,7 @@ async def test_agents_fork_and_join_on_it(tmp_path: Path) -> None:
     problem = Problem("p", "countdown", "1 2 3 = 4")
     organization = AsyncThink(prompts=TERSE, tolerant=True, overflow="queue")
     role, limits = Backing(engine, Sampling(60, seed=6)), Limits(capacity=3, max_episode_tokens=300)
-    episodes = await asyncio.gather(*(attempt(organization, problem, role, limits=limits, sample=n) for n in range(8)))
+    episodes = await asyncio.gather(*(attempt(organization, problem, role, limits=limits, sample=n) for n in range(4)))
     traces = [trace for episode in episodes for trace in episode.traces]
     assert any(trace.joins for trace in traces), "the seed should give joins"
     assert {trace.error for trace in traces if trace.status is Status.ERROR} == set()
@@ -442,7 +437,7 @@ async def test_agents_fork_and_join_on_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_a_folder_that_is_no_model_is_named(tmp_path: Path, missing: str) -> None:
+def test_a_folder_without_a_model_is_named(tmp_path: Path, missing: str) -> None:
     folder = tiny_model(tmp_path / "model")
     (folder / missing).unlink()
     with pytest.raises(ValueError, match=f"model has no {missing.split('.')[0].replace('model', 'weights')}"):
@@ -458,7 +453,7 @@ def test_a_folder_that_is_no_model_is_named(tmp_path: Path, missing: str) -> Non
         ("config.json", "not json", "Expecting value"),
     ],
 )
-def test_a_file_that_is_something_else_is_named(tmp_path: Path, file: str, content: str, message: str) -> None:
+def test_a_damaged_file_is_named(tmp_path: Path, file: str, content: str, message: str) -> None:
     folder = tiny_model(tmp_path / "model")
     (folder / file).write_text(content)
     with pytest.raises(ValueError, match=message):
@@ -484,3 +479,61 @@ def test_prompts_are_what_the_tokenizer_says(words: Path) -> None:
     assert span.token_ids == Tokenizer(words).encode("worker 1 2 <JOIN-1>")
     assert engine.injection("7 </JOIN-1>") == ("7 </JOIN-1>", Tokenizer(words).encode("7 </JOIN-1>"))
     asyncio.run(engine.aclose())
+
+
+async def think(engine: LocalEngine) -> list[Episode]:
+    """Episodes that fork and join at random, all at once."""
+    problem, limits = Problem("p", "countdown", "1 2 3 = 4"), Limits(capacity=3, max_episode_tokens=200)
+    organization = AsyncThink(prompts=TERSE, tolerant=True, overflow="queue")
+    role = Backing(engine, Sampling(60, seed=6))
+    return await asyncio.gather(*(attempt(organization, problem, role, limits=limits, sample=n) for n in range(4)))
+
+
+@pytest.mark.numerical
+async def test_without_a_thread_runs_repeat_to_the_bit(tmp_path: Path) -> None:
+    folder = tiny_model(tmp_path, context=4096)
+
+    def sampled(episodes: list[Episode]) -> list[tuple[object, ...]]:
+        spans = [span for episode in episodes for trace in episode.traces for span in trace.spans]
+        return [(span.token_ids, span.logprobs) for span in spans if span.origin is Origin.SAMPLED]
+
+    engine, fresh = (LocalEngine.open(folder, threaded=False) for _ in range(2))
+    first = await think(engine)
+    assert any(trace.joins for episode in first for trace in episode.traces), "the seed should give joins"
+    assert sampled(await think(fresh)) == sampled(first)
+    await engine.update_weights(Qwen3.load(folder).to_hf(), "1")  # drops all caches
+    assert sampled(await think(engine)) == sampled(first)
+
+
+@pytest.mark.parametrize("threaded", [True, False])
+def test_an_event_loop_that_ends_does_not_stop_the_engine(words: Path, threaded: bool) -> None:
+    engine = LocalEngine.open(words, threaded=threaded)
+
+    async def cut_off() -> None:
+        """The loop ends while the engine decodes."""
+        task = asyncio.create_task(say(engine, [5], 500))
+        await sampling(engine)
+        assert not task.done()
+
+    whole = asyncio.run(say(engine, [5], 20))
+    asyncio.run(cut_off())
+    assert asyncio.run(say(engine, [5], 20)).ids == whole.ids
+    asyncio.run(engine.aclose())
+
+
+async def test_an_agent_that_continues_overtakes_agents_that_begin(words: Path) -> None:
+    engine, ended = LocalEngine.open(words, slots=1), list[str]()
+
+    async def sample(name: str, *spans: Span) -> None:
+        async for _ in engine.stream(Context((), list(spans)), Sampling(40, seed=0)):
+            pass
+        ended.append(name)
+
+    asked = [Span(Origin.PROMPT, "", 1, token_ids=(number,)) for number in (5, 6, 7, 8)]
+    more = Span(Origin.SAMPLED, "", 1, token_ids=(9,))
+    names = ("decodes", "begins", "begins, too")
+    tasks = [asyncio.create_task(sample(name, prompt)) for name, prompt in zip(names, asked, strict=False)]
+    await sampling(engine)
+    await asyncio.gather(*tasks, sample("continues", asked[3], more))
+    assert ended == ["decodes", "continues", "begins", "begins, too"]
+    await engine.aclose()

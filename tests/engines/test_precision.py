@@ -27,7 +27,7 @@ class NoStops:
     may_end: frozenset[int] = frozenset()
 
 
-def sampled(batch: DecodeBatch[Any], prompts: list[list[int]]) -> list[tuple[list[int], list[int], list[float]]]:
+def sampled(batch: DecodeBatch, prompts: list[list[int]]) -> list[tuple[list[int], list[int], list[float]]]:
     """Prompt, sampled ids and log-probabilities of each."""
     rows = [
         Request(ids, Sampling(300), seed, min(60, CONTEXT - len(ids)), NoStops())  # type: ignore[arg-type]
@@ -65,11 +65,10 @@ def logprobs(model: Any, prompt: list[int], sampled: list[int]) -> Tensor:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
 def test_errors_are_those_of_hugging_face(kv_heads: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orgthink.engines.local.batch._SMALL_MODEL", 0)
     monkeypatch.setattr("orgthink.engines.local.batch._PREFILL_TOKENS", 40)
     config = Qwen3Config(97, 64, 96, 3, 4, kv_heads, 16, CONTEXT, tie_word_embeddings=kv_heads != 2)
     model, generator = random_model(config).to(dtype), torch.Generator().manual_seed(kv_heads)
-    batch: DecodeBatch[Any] = DecodeBatch(model, frozenset(), version="0", slots=8, cache_bytes=1 << 22)
+    batch: DecodeBatch = DecodeBatch(model, frozenset(), version="0", slots=8, cache_bytes=1 << 22)
     lengths = (1, 3, 30, 70, 70, 150, 190)
     found = sampled(batch, [torch.randint(97, (n,), generator=generator).tolist() for n in lengths])
     assert [len(ids) for _, ids, _ in found] == [60, 60, 60, 60, 60, 50, 10]

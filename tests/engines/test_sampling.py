@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orgthink.engines.engine import advance_seed
 from orgthink.engines.local.sampling import uniforms
-from orgthink.engines.seeds import advance_seed
 
 SEEDS = st.integers(0, 2**64 - 1)
 COUNTS = st.integers(0, 2**20)

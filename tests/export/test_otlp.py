@@ -21,7 +21,7 @@ from collector import Receiver, receiving, values
 from opentelemetry.sdk.trace import ReadableSpan
 
 from orgthink.cli import main
-from orgthink.engines.opening import Engines
+from orgthink.engines import Engines
 from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
 from orgthink.export import otlp
 from orgthink.export.otlp import Collector, name_of, sending, with_beginnings

@@ -23,7 +23,7 @@ from terse import TERSE
 pytest.importorskip("opentelemetry.sdk")
 from collector import Receiver, receiving, values
 
-import orgthink.engines.opening
+import orgthink.engines
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.export.otlp import name_of, with_beginnings
@@ -55,7 +55,7 @@ def test_eval_sends_what_it_stores_and_stores_nothing_of_where(
     async def open_engine(spec: EngineSpec) -> RuleEngine:
         return RuleEngine(countdown)
 
-    monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
+    monkeypatch.setattr(orgthink.engines, "open_engine", open_engine)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     words = ["--model", "rule", "--task", TASK, "--n", "3", "--organizations", "asyncthink", "--prompts", TERSE]
     run, folder = tmp_path / "run", ["--out", str(tmp_path / "run")]

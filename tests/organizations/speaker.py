@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orgthink.engines.engine import Chunk, Context, FinishReason
+from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
 from orgthink.grammar.toolcall import ToolCall, render_call
 from orgthink.record.episode import Message, Origin, Sampling, Span
 
@@ -17,7 +17,7 @@ def call(name: str, **arguments: Any) -> str:
     return render_call(ToolCall(name, arguments))
 
 
-class PlannedModel:
+class PlannedModel(Engine):
     """Says the plan of an agent from where it is. A reply ends with its plan, or with a token of calls.
 
     Plans are lists of tokens, by a text of the agent's prompt.

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from orgthink.credit.shared import advantages
-from orgthink.engines.engine import Chunk, Context, FinishReason
+from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.grammar.verdict import MARKDOWN, Verdict, read_report
 from orgthink.measure.verification import judgements
@@ -212,7 +212,7 @@ def test_3_4_two_outputs_are_chosen(seed):
     assert len(taken("random", "verifier")) == 2
 
 
-class Roles:
+class Roles(Engine):
     """A word a second. Solvers and correctors are wrong, each in its own words; verifiers find the error."""
 
     model, native_calls = "roles", False

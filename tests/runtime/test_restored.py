@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from orgthink.engines.engine import advance_seed
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.engines.seeds import advance_seed
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.record.episode import Episode, Message, Problem, Sampling, Status, StopReason, Trace
 from orgthink.record.episode_json import dump, load

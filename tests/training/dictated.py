@@ -11,7 +11,7 @@ from random import Random
 import torch
 from safetensors.torch import save_file
 
-from orgthink.engines.engine import Chunk, Context, FinishReason
+from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
 from orgthink.engines.local.sampling import GAMMA
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.models.trainable import open_trainable
@@ -21,7 +21,7 @@ Writer = Callable[[str, Random], str]
 """What an agent that saw a text says next, by luck."""
 
 
-class Dictated:
+class Dictated(Engine):
     """Writes what `write` says, and says how probable its weights found each token."""
 
     native_calls = False

@@ -24,7 +24,7 @@ from test_manager_rl import ROLLOUT as LED
 from test_manager_rl import Coin, Led
 from tiny_policy import TINY
 
-from orgthink.engines.engine import Chunk, Context, FinishReason
+from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.models.qwen3 import Qwen3
@@ -101,7 +101,7 @@ class Numbers:
 
 
 @dataclass
-class Paced:
+class Paced(Engine):
     """Says so many words for each episode, one a second. `version` is what a trainer would make it."""
 
     words: Callable[[int, int], int]

@@ -22,10 +22,11 @@ from safetensors.torch import load_file
 from tiny_policy import TINY
 from tiny_recipes import ASYNCTHINK, MARSRL
 
+from orgthink import engines
 from orgthink.credit.accepted import AcceptedCredit
 from orgthink.credit.recursive import RecursiveCredit
 from orgthink.credit.shared import SharedCredit
-from orgthink.engines import EngineSpec, opening
+from orgthink.engines import EngineSpec
 from orgthink.engines.engine import EngineUnavailable
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.scripted import ScriptedEngine
@@ -263,7 +264,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         engines.append(Watched([], model=str(spec.model)))
         return engines[-1]
 
-    monkeypatch.setattr(opening, "open_engine", open_engine)
+    monkeypatch.setattr(engines, "open_engine", open_engine)
     return engines
 
 
@@ -284,14 +285,14 @@ async def test_an_engine_is_opened_once_and_closed_at_the_end_whatever_the_end_i
 
 
 async def test_a_model_that_cannot_be_opened_is_named_and_the_others_are_closed(opened, monkeypatch):
-    first = opening.open_engine
+    first = engines.open_engine
 
     async def second_fails(spec: EngineSpec, **how: Any) -> Any:
         if opened:
             raise EngineUnavailable("no server\nthere")
         return await first(spec, **how)
 
-    monkeypatch.setattr(opening, "open_engine", second_fails)
+    monkeypatch.setattr(engines, "open_engine", second_fails)
     models = {"strong": FROZEN["strong"], "weak": RoleSpec(EngineSpec("x", "http://localhost:1"), Sampling(3))}
     with pytest.raises(UserError, match=r"^the model of weak cannot be used: no server there$"):
         async with frozen.frozen(models):

@@ -10,8 +10,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,28 +18,10 @@ from torch import Tensor
 
 from orgthink.engines.engine import FinishReason
 from orgthink.engines.local.cache import Block, KeysValues, PrefixCache
-from orgthink.engines.local.fused import Floats, FusedStep, Places
 from orgthink.engines.local.sampling import COLDEST, draw, uniforms
-from orgthink.engines.local.waiting import Waiting
 from orgthink.engines.stops import StopTokens
 from orgthink.models.qwen3 import Qwen3
 from orgthink.record.episode import Sampling
-
-_SMALL_MODEL = 16_000_000
-"""Most weights of a model that the fused step computes: PyTorch's operators take longer to call than to run. Larger
-ones are bound by memory, which PyTorch reads with all threads."""
-
-_SHORT_PREFILL = 64
-"""Most prompt tokens that the fused step reads at once: more are faster as large matrix products."""
-
-_FEW_ROWS = 4
-"""Most requests that are decoded on an event loop."""
-
-_LIGHT_STEP = 5_000_000
-"""Most products (rows × weights) of a decoding step there: half a millisecond, unnoticed by others on the loop."""
-
-_LIGHT_PREFILL = 80_000_000
-"""Most products (tokens × weights) of reading prompts there: some milliseconds, once a request."""
 
 _PREFILL_TOKENS = 512
 """Most prompt tokens read between two decoding steps; the rest waits for the next one."""
@@ -74,6 +55,8 @@ class Request:
     """Whether its sampling has ended."""
     key: int | None = None
     """Key of its prompt in the prefix cache, while it decodes and others may copy it."""
+    consumer: Any = None
+    """Where its tokens go; not used here."""
 
     @property
     def seen(self) -> list[int]:
@@ -92,13 +75,10 @@ class Token(NamedTuple):
     """Set on the last token of a request."""
 
 
-R = TypeVar("R", bound=Request)
-
-
-class _Plan(NamedTuple, Generic[R]):
+class _Plan(NamedTuple):
     """A prompt to be read."""
 
-    request: R
+    request: Request
     known: int
     """Cached tokens."""
     need: int
@@ -108,10 +88,10 @@ class _Plan(NamedTuple, Generic[R]):
 
 
 @dataclass(slots=True)
-class _Prefill(Generic[R]):
+class _Prefill:
     """Prompts that are being read, a range of columns at a time."""
 
-    block: Block[R]
+    block: Block
     starts: Tensor
     """[B, 1]: cached tokens of each row."""
     ids: Tensor
@@ -121,67 +101,44 @@ class _Prefill(Generic[R]):
     done: int = 0
     """Columns read."""
 
-    @property
-    def left(self) -> int:
-        """Tokens to read, with padding."""
-        return len(self.block.rows) * (self.ids.shape[1] - self.done)
 
-
-class DecodeBatch(Generic[R]):
+class DecodeBatch:
     """The active requests and the model that decodes them. The counters only grow."""
 
     def __init__(self, model: Qwen3, eos_ids: frozenset[int], *, version: str, slots: int, cache_bytes: int) -> None:
         self.model, self.version = model, version
         self.steps = self.sampled_tokens = self.computed_prompt_tokens = self.reused_prompt_tokens = 0
         self._dtype, self._device = model.norm.weight.dtype, model.device
-        self._size = sum(weight.numel() for weight in model.parameters())
-        fused = self._size <= _SMALL_MODEL and self._dtype is torch.float32 and self._device.type == "cpu"
-        self._fused = FusedStep(model) if fused else None
-        self._eos_ids, self._slots = eos_ids, slots
-        self._waiting: Waiting[R] = Waiting(lambda request: request.continues)
+        self._eos_ids, self._slots, self._cache_bytes = eos_ids, slots, cache_bytes
+        self._waiting: list[Request] = []
         self._waited = 0
         """Steps since a prompt could have been read."""
-        self._reading: _Prefill[R] | None = None
-        self._blocks: dict[int, Block[R]] = {}
-        self._empty_cache = partial(PrefixCache, cache_bytes, 8 * slots)
-        self._prefixes = self._empty_cache()
-        self._decoding: dict[int, R] = {}
+        self._reading: _Prefill | None = None
+        self._blocks: dict[int, Block] = {}
+        self._prefixes = PrefixCache(cache_bytes, 8 * slots)
+        self._decoding: dict[int, Request] = {}
         """Requests in blocks by the key of their prompt."""
-
-    @property
-    def reading(self) -> bool:
-        """Whether prompts are waiting or being read."""
-        return bool(len(self._waiting) or self._reading)
 
     @property
     def busy(self) -> bool:
         """Whether a step has anything to do."""
-        return self.reading or any(bool(block.rows) for block in self._blocks.values())
+        return bool(self._waiting or self._reading or any(block.rows for block in self._blocks.values()))
 
     @property
-    def light(self) -> bool:
-        """Whether its next step is short enough for an event loop. Prompts to be read count from the next step on."""
-        reading = len(self._reading.block.rows) if self._reading else 0
-        rows = len(self._waiting) + reading + sum(len(block.rows) for block in self._blocks.values())
-        if self._fused is None or rows > _FEW_ROWS or rows * self._size > _LIGHT_STEP:
-            return False
-        return self._reading is None or self._reading.left * self._size <= _LIGHT_PREFILL
-
-    @property
-    def requests(self) -> list[R]:
+    def requests(self) -> list[Request]:
         """All active requests: decoding ones first, waiting ones last."""
         reading = self._reading.block.rows if self._reading else []
         rows = [row for block in self._blocks.values() for row in block.rows]
         return [request for request in (*rows, *reading, *self._waiting) if not request.over]
 
-    def submit(self, request: R) -> None:
-        self._waiting.add([request])
+    def submit(self, request: Request) -> None:
+        self._waiting.append(request)
 
-    def abort(self, requests: Iterable[R]) -> None:
+    def abort(self, requests: Iterable[Request]) -> None:
         """Sample no more for them."""
         for request in requests:
             request.over = True
-        self._waiting.remove(lambda request: request.over)
+        self._waiting = [request for request in self._waiting if not request.over]
         self._sweep()
 
     def clear(self) -> None:
@@ -190,7 +147,7 @@ class DecodeBatch(Generic[R]):
         self._reading = None
         self._blocks.clear()
         self._decoding.clear()
-        self._prefixes = self._empty_cache()
+        self._prefixes = PrefixCache(self._cache_bytes, 8 * self._slots)
 
     def update(self, weights: Mapping[str, Tensor], version: str) -> None:
         """Replace the weights. The contexts of active requests are read again, so that their next tokens are drawn with
@@ -207,32 +164,34 @@ class DecodeBatch(Generic[R]):
             request.key, request.length = None, 0
         self.version = version
         self.clear()
-        self._waiting.add(active)
+        self._waiting += active
 
-    def step(self) -> list[tuple[R, Token]]:
+    def step(self) -> list[tuple[Request, Token]]:
         """Read some prompt tokens, if any prompt waits, and sample one token for every decoding request."""
-        light = self.light
         reads = self._reading is not None or self._start_reading()
-        # What turns out to be long is read from the next step on, which is done elsewhere.
-        tokens = self._read() if reads and self.light == light else []
+        tokens = self._read() if reads else []
         tokens += self._decode()
         self._sweep()
         return tokens
 
     def _start_reading(self) -> bool:
-        """Start to read waiting prompts, as long as slots are free and padding is less than half of the batch."""
+        """Start to read waiting prompts, as long as slots are free and padding is less than half of the batch.
+
+        Agents that continue go before agents that begin: their episodes wait for them, and their cache may be dropped.
+        """
         decoding = sum(len(block.rows) for block in self._blocks.values())
         slots = min(self._slots - decoding, len(self._waiting))
         self._waited = self._waited + 1 if slots else 0
         if not slots or (self._waited < _MAX_WAIT and slots < decoding // 16):
             return False
         self._waited = 0
-        taken: list[_Plan[R]] = []
-        passed: list[R] = []
+        taken: list[_Plan] = []
+        passed: list[Request] = []
         prompts: set[tuple[int, ...]] = set()
         width = total = 0
-        for _ in range(slots):
-            plan = self._plan(self._waiting.take())
+        self._waiting.sort(key=lambda request: not request.continues)
+        candidates, later = self._waiting[:slots], self._waiting[slots:]
+        for plan in map(self._plan, candidates):
             prompt, wider = tuple(plan.request.seen), max(width, plan.need)
             # An equal prompt waits until this one is read, then copies it.
             if (prompt in prompts and plan.need > 1) or (len(taken) + 1) * wider > 2 * (total + plan.need) + 64:
@@ -241,22 +200,22 @@ class DecodeBatch(Generic[R]):
             taken.append(plan)
             prompts.add(prompt)
             width, total = wider, total + plan.need
-        self._waiting.put_back(passed)
+        self._waiting = passed + later
         if taken:
             self._reading = self._prepare(taken, width)
             self.computed_prompt_tokens += total
             self.reused_prompt_tokens += sum(plan.known for plan in taken)
         return bool(taken)
 
-    def _plan(self, request: R) -> _Plan[R]:
+    def _plan(self, request: Request) -> _Plan:
         seen = request.seen
         known, key = self._prefixes.find(seen)
         known = min(known, len(seen) - 1)  # the last token's logits are needed
         return _Plan(request, known, len(seen) - known, key)
 
     @torch.inference_mode()
-    def _prepare(self, plans: list[_Plan[R]], width: int) -> _Prefill[R]:
-        block: Block[R] = self._new_block(max(plan.known for plan in plans) + width)
+    def _prepare(self, plans: list[_Plan], width: int) -> _Prefill:
+        block: Block = self._new_block(max(plan.known for plan in plans) + width)
         ids = torch.zeros(len(plans), width, dtype=torch.long)
         for i, (request, known, need, key) in enumerate(plans):
             block.put(request, self._cached(key, known) if known else None)
@@ -272,18 +231,18 @@ class DecodeBatch(Generic[R]):
             cache = block.get(block.rows.index(owner))
         return cache.first(length)
 
-    def _block(self, length: int) -> Block[R]:
+    def _block(self, length: int) -> Block:
         """The block in which a row of this length decodes its next token."""
         width = _WIDTHS[bisect.bisect_right(_WIDTHS, length)]
         if width not in self._blocks:
             self._blocks[width] = self._new_block(width)
         return self._blocks[width]
 
-    def _new_block(self, width: int) -> Block[R]:
+    def _new_block(self, width: int) -> Block:
         return Block(self.model.config, width, self._dtype, self._device)
 
     @torch.inference_mode()
-    def _read(self) -> list[tuple[R, Token]]:
+    def _read(self) -> list[tuple[Request, Token]]:
         """Read at most `_PREFILL_TOKENS` tokens. When the prompts are complete, return their first sampled tokens."""
         reading = self._reading
         assert reading is not None
@@ -291,14 +250,11 @@ class DecodeBatch(Generic[R]):
         read = [row.seen for row in rows]
         reading.done = last = min(width, first + max(1, _PREFILL_TOKENS // len(rows)))
         ends = [len(ids) - 1 - int(start) for ids, start in zip(read, reading.starts, strict=True)]
-        if self._fused is not None and len(rows) * (last - first) <= _SHORT_PREFILL:
-            hidden = self._fused_prefill(self._fused, reading, first, ends)
-        else:
-            positions = reading.starts + torch.arange(first, last)
-            reading.block.step(positions)
-            within = positions.clamp(max=self.model.config.max_position_embeddings - 1)  # padding may lie beyond
-            ids = reading.ids[:, first:last].to(self._device)
-            hidden = self.model.decode(ids, within.to(self._device), reading.block.attend)
+        positions = reading.starts + torch.arange(first, last)
+        reading.block.step(positions)
+        within = positions.clamp(max=self.model.config.max_position_embeddings - 1)  # padding may lie beyond
+        ids = reading.ids[:, first:last].to(self._device)
+        hidden = self.model.decode(ids, within.to(self._device), reading.block.attend)
         reading.last |= {i: hidden[i, end - first] for i, end in enumerate(ends) if first <= end < last}
         if last < width:
             return []
@@ -312,43 +268,21 @@ class DecodeBatch(Generic[R]):
         self._sweep()
         return tokens
 
-    def _fused_prefill(self, fused: FusedStep, reading: _Prefill[R], first: int, ends: Sequence[int]) -> Tensor:
-        """Final hidden states [B, T, C] of the columns from `first` on that are read now; 0 for padding."""
-        ids = reading.ids[:, first : reading.done].numpy()
-        rows, columns = map(np.ascontiguousarray, np.nonzero(np.arange(first, reading.done) <= np.array(ends)[:, None]))
-        positions = reading.starts.numpy()[rows, 0] + first + columns
-        states = fused.hidden(ids[rows, columns], [Places(rows, positions, reading.block.layers)])
-        hidden = torch.zeros(*ids.shape, states.shape[1])
-        hidden[torch.from_numpy(rows), torch.from_numpy(columns)] = torch.from_numpy(states)
-        return hidden
-
-    def _decode(self) -> list[tuple[R, Token]]:
+    def _decode(self) -> list[tuple[Request, Token]]:
         """One step of every row of every block."""
         blocks = [block for block in self._blocks.values() if block.rows]
         rows = [row for block in blocks for row in block.rows]
         if not rows:
             return []
-        if self._fused is None:
-            hidden = self._hidden(blocks)
-        else:
-            hidden = torch.from_numpy(self._fused_hidden(self._fused, blocks))
+        hidden = self._hidden(blocks)
         self.steps += 1
         for row in rows:
             row.length += 1
         return self._sample(rows, hidden)
 
-    def _fused_hidden(self, fused: FusedStep, blocks: Sequence[Block[R]]) -> Floats:
-        """Final hidden state [B, C] of each row's last token."""
-        ids = np.array([row.sampled[-1] for block in blocks for row in block.rows])
-        places = [
-            Places(np.arange(len(block.rows)), np.array([row.length for row in block.rows]), block.layers)
-            for block in blocks
-        ]
-        return fused.step(ids, places)
-
     @torch.inference_mode()
-    def _hidden(self, blocks: Sequence[Block[R]]) -> Tensor:
-        """The same by PyTorch."""
+    def _hidden(self, blocks: Sequence[Block]) -> Tensor:
+        """Final hidden state [B, C] of each row's last token."""
         rows, sizes = [row for block in blocks for row in block.rows], [len(block.rows) for block in blocks]
         ids, positions = torch.tensor([(row.sampled[-1], row.length) for row in rows]).split(1, -1)
         for block, part in zip(blocks, positions.split(sizes), strict=True):
@@ -360,28 +294,23 @@ class DecodeBatch(Generic[R]):
 
         return self.model.decode(ids.to(self._device), positions.to(self._device), attend)[:, 0]
 
-    def _sample(self, rows: Sequence[R], hidden_BC: Tensor) -> list[tuple[R, Token]]:
+    @torch.inference_mode()
+    def _sample(self, rows: Sequence[Request], hidden_BC: Tensor) -> list[tuple[Request, Token]]:
         """A token for each row that is not over."""
         seeds = np.array([row.seed for row in rows], dtype=np.uint64)
         counts = np.array([len(row.sampled) for row in rows], dtype=np.uint64)
-        temperatures = np.array([row.sampling.temperature for row in rows], dtype=np.float32)
-        temperatures[temperatures < COLDEST] = 0
-        if self._fused is not None and all(row.sampling.top_p == 1 for row in rows):
-            ids, logprobs = self._fused.sample(hidden_BC.numpy(), temperatures, seeds, counts)
-        else:
-            with torch.inference_mode():
-                top_p = torch.tensor([row.sampling.top_p for row in rows])
-                how = (torch.from_numpy(temperatures), top_p, uniforms(seeds, counts))
-                drawn = draw(self.model.logits(hidden_BC).float(), *(part.to(self._device) for part in how))
-                ids, logprobs = (part.cpu().numpy() for part in drawn)
-        if not np.isfinite(logprobs).all():
+        temperatures, top_p = torch.tensor([(row.sampling.temperature, row.sampling.top_p) for row in rows]).unbind(1)
+        how = torch.where(temperatures < COLDEST, 0.0, temperatures), top_p, uniforms(seeds, counts)
+        drawn = draw(self.model.logits(hidden_BC).float(), *(part.to(self._device) for part in how))
+        ids, logprobs = (part.cpu() for part in drawn)
+        if not logprobs.isfinite().all():
             raise ArithmeticError("the model's logits are not finite")
         sampled = zip(rows, ids.tolist(), logprobs.tolist(), strict=True)
         tokens = [(row, self._take(row, i, logprob)) for row, i, logprob in sampled if not row.over]
         self.sampled_tokens += len(tokens)
         return tokens
 
-    def _take(self, request: R, i: int, logprob: float) -> Token:
+    def _take(self, request: Request, i: int, logprob: float) -> Token:
         sampled, finish = request.sampled, None
         sampled.append(i)
         if i in request.stops.may_end and request.stops.hit(sampled):
@@ -414,7 +343,7 @@ class DecodeBatch(Generic[R]):
                     continue
                 block.remove(i)
 
-    def _keep(self, request: R, cache: KeysValues) -> None:
+    def _keep(self, request: Request, cache: KeysValues) -> None:
         if request.key is not None:
             del self._decoding[request.key]
             self._prefixes.remove(request.key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -20,9 +20,6 @@ class CachedRow(Protocol):
 
     length: int
     """Tokens in its cache."""
-
-
-R = TypeVar("R", bound=CachedRow)
 
 
 class KeysValues(NamedTuple):
@@ -42,7 +39,7 @@ class KeysValues(NamedTuple):
         return self.keys_LKTD.nbytes + self.values_LKTD.nbytes
 
 
-class Block(Generic[R]):
+class Block:
     """Rows of similar length, so that one call computes the attention of all."""
 
     def __init__(
@@ -54,7 +51,7 @@ class Block(Generic[R]):
     ) -> None:
         """`width` is the most tokens of a row; `dtype` that of keys and values, which lie on `device`."""
         self.width, self._dtype, self._device = width, dtype, torch.device(device)
-        self.rows: list[R] = []
+        self.rows: list[Any] = []
         self._config = config
         self._allocate(0)
 
@@ -66,10 +63,6 @@ class Block(Generic[R]):
         if n:
             keys[:, :n], values[:, :n] = self._keys[:, :n], self._values[:, :n]
         self._keys, self._values = keys, values
-        arrays = self._dtype is torch.float32 and self._device.type == "cpu"  # NumPy has no bfloat16
-        self.layers = [(keys[i].numpy(), values[i].numpy()) for i in range(len(keys))] if arrays else []
-        """Keys and values [capacity, K, T, D] of each layer as arrays of the same memory; empty unless they are float32
-        on the CPU."""
 
     def reserve(self, rows: int) -> None:
         """Allocate memory for more rows."""
@@ -77,7 +70,7 @@ class Block(Generic[R]):
         if total > capacity:
             self._allocate(max(4, total, 3 * capacity // 2))
 
-    def put(self, row: R, cache: KeysValues | None) -> None:
+    def put(self, row: CachedRow, cache: KeysValues | None) -> None:
         """Add a row, with the cache of its first tokens if given."""
         i = len(self.rows)
         self.reserve(1)

@@ -1,8 +1,7 @@
-"""The embedded engine: a Qwen3 model in this process, decoded for many requests at once.
+"""The engine in this process: a model in PyTorch, decoded for many requests at once, on a CPU or a GPU.
 
-One thread decodes; requests join and leave the batch between any two steps. Without that thread the event
-loop decodes: then equal requests give bitwise equal log-probabilities. The cache of a finished request stays, so an
-agent that continues after a join reads only the injected tokens and its last sampled token.
+One thread decodes, or the event loop without it: then equal runs give bitwise equal log-probabilities. The cache of a
+finished request stays, so an agent that continues after a join reads only the injected tokens and its last sampled one.
 
 A token that ends the text is part of the stream, because the model sampled it: it has an id, a log-probability and an
 empty piece.
@@ -19,20 +18,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from orgthink.engines.engine import Chunk, Context, ContextFull, EngineError, FinishReason
-from orgthink.engines.local.batch import DecodeBatch
-from orgthink.engines.local.streams import Consumers, Stream
-from orgthink.engines.local.turns import Turns
+from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason, TokenEngine
+from orgthink.engines.local.batch import DecodeBatch, Request
+from orgthink.engines.stepping import Stepper, Stream, deliver
 from orgthink.engines.stops import StopTokens
 from orgthink.models.qwen3 import Qwen3
-from orgthink.models.tokenizer import TokenIds, Tokenizer
+from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.episode import Sampling
 
 
-class LocalEngine(TokenIds):
-    """Decodes a Qwen3-architecture model on the CPU or on a GPU. The counters only grow."""
-
-    native_calls = False
+class LocalEngine(TokenEngine):
+    """Decodes a Qwen3-architecture model. The counters only grow."""
 
     def __init__(
         self,
@@ -51,13 +47,13 @@ class LocalEngine(TokenIds):
         """
         if slots < 1:
             raise ValueError(f"slots is {slots}: it must be at least 1")
-        self.model = name
-        self._config, self._tokenizer = model.config, tokenizer
-        self._batch: DecodeBatch[Stream] = DecodeBatch(
-            model, tokenizer.eos_ids, version=version, slots=slots, cache_bytes=cache_bytes
+        self.model, self.on_loop = name, not threaded
+        self.max_context = self._context = model.config.max_position_embeddings
+        self._vocabulary, self._tokenizer = model.config.vocab_size, tokenizer
+        self._decoder = _Decoder(
+            DecodeBatch(model, tokenizer.eos_ids, version=version, slots=slots, cache_bytes=cache_bytes)
         )
-        self._consumers = Consumers(self._batch)
-        self._turns, self.on_loop = Turns(self._consumers, threaded=threaded), not threaded
+        self._batch, self._stepper = self._decoder.batch, Stepper(self._decoder, threaded=threaded)
         self._stops: dict[tuple[str, ...], StopTokens] = {}
 
     @classmethod
@@ -85,11 +81,6 @@ class LocalEngine(TokenIds):
         return cls(model, tokenizer, name=name, version=name, slots=slots, cache_bytes=cache_bytes, threaded=threaded)
 
     @property
-    def max_context(self) -> int:
-        """Tokens that the model reads."""
-        return self._config.max_position_embeddings
-
-    @property
     def steps(self) -> int:
         """Decoding steps of the whole batch."""
         return self._batch.steps
@@ -109,16 +100,15 @@ class LocalEngine(TokenIds):
         return self._batch.reused_prompt_tokens
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
-        ids = context.token_ids
-        if len(ids) >= self._config.max_position_embeddings and len(context.spans) > 1:
+        if not self.require_room(context, self._context):
             yield Chunk((), (), (), FinishReason.LENGTH)  # a full context is a limit, not an error
             return
-        request = self._request(ids, sampling, continues=context.begun)
+        request = self._request(context, sampling)
         pieces = self._tokenizer.pieces(context)
-        self._turns.post(partial(self._consumers.submit, request))
+        self._stepper.post(partial(self._decoder.submit, request))
         try:
             while True:
-                tokens = await request.take()
+                tokens = await request.consumer.take()
                 for version, group in itertools.groupby(tokens, lambda token: token.version):
                     ids, logprobs, _, finishes = zip(*group, strict=True)
                     text = [pieces.piece(i) for i in ids]
@@ -128,37 +118,73 @@ class LocalEngine(TokenIds):
                 if tokens[-1].finish is not None:
                     return
         finally:
-            await self._abort(request)
+            if not request.over:
+                await self._abort(request)
 
     async def update_weights(self, weights: Mapping[str, Tensor], version: str) -> None:
-        """Replace the weights, given under Hugging Face names, from the next step on.
-
-        The contexts of open streams are read again; no older cache is reused. ValueError if the weights do not fit.
-        """
-        await self._turns.between_steps(partial(self._batch.update, weights, version))
+        await self._stepper.call(partial(self._batch.update, weights, version))
 
     async def aclose(self) -> None:
-        await self._turns.close()
+        await self._stepper.close()
 
-    def _request(self, ids: list[int], sampling: Sampling, *, continues: bool) -> Stream:
+    def _request(self, context: Context, sampling: Sampling) -> Request:
         """Check a prompt; EngineError if the model cannot read it."""
-        limit, size = self._config.max_position_embeddings, self._config.vocab_size
+        ids, size = context.token_ids, self._vocabulary
         if not ids:
             raise EngineError("the prompt is empty")
-        if len(ids) >= limit:
-            raise ContextFull(f"the prompt of {len(ids)} tokens does not fit the model's context of {limit}")
         if not 0 <= min(ids) <= max(ids) < size:
             unknown = max(ids) if max(ids) >= size else min(ids)
             raise EngineError(f"the prompt has an id {unknown}, but the model knows only {size}")
         if sampling.stop not in self._stops:
             self._stops[sampling.stop] = StopTokens(self._tokenizer, sampling.stop)
         seed = random.getrandbits(64) if sampling.seed is None else sampling.seed % 2**64
-        most, stops = min(sampling.max_tokens, limit - len(ids)), self._stops[sampling.stop]
-        return Stream(ids, sampling, seed, most, stops, continues)
+        most, stops = min(sampling.max_tokens, self._context - len(ids)), self._stops[sampling.stop]
+        return Request(ids, sampling, seed, most, stops, continues=context.begun, consumer=Stream())
 
-    async def _abort(self, request: Stream) -> None:
+    async def _abort(self, request: Request) -> None:
         """Abort a request: no further token is sampled for it afterwards."""
-        if self._turns.closed:
-            await self._turns.stopped()
-        elif not request.over:
-            await self._turns.between_steps(partial(self._consumers.drop, [request]))
+        try:
+            await self._stepper.call(partial(self._decoder.drop, [request]))
+        except EngineError:
+            await self._stepper.close()  # it is closed already: wait until no step is running
+
+
+class _Decoder:
+    """A batch, and the streams that wait for its tokens."""
+
+    def __init__(self, batch: DecodeBatch) -> None:
+        self.batch = batch
+        self.open: set[Request] = set()
+
+    @property
+    def busy(self) -> bool:
+        return self.batch.busy
+
+    def submit(self, request: Request) -> None:
+        self.open.add(request)
+        self.batch.submit(request)
+
+    def drop(self, requests: list[Request]) -> None:
+        self.open.difference_update(requests)
+        self.batch.abort(requests)
+
+    def step(self) -> None:
+        """A step. If it fails, its requests end with the error, and the engine goes on."""
+        try:
+            tokens = self.batch.step()
+        except BaseException as error:
+            self.end(EngineError(f"decoding failed: {error!r}"))
+            if not isinstance(error, Exception):
+                raise
+            return
+        gone = deliver((request.consumer, token) for request, token in tokens)
+        self.open.difference_update([request for request, token in tokens if token.finish is not None])
+        if gone:
+            self.drop([request for request in self.open if request.consumer in gone])
+
+    def end(self, error: EngineError) -> None:
+        self.batch.clear()
+        for request in self.open:
+            request.over = True
+        deliver((request.consumer, error) for request in self.open)
+        self.open.clear()

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from orgthink.engines.seeds import GAMMA
+from orgthink.engines.engine import GAMMA
 
 COLDEST = 1e-30
 """A lower temperature is greedy: logits divided by it would not be finite, and would end the whole batch."""

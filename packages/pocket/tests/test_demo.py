@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rule_engine import Rule, RuleEngine, countdown, failing
 
-import orgthink.engines.opening
+import orgthink.engines
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.evaluate.evaluation import Evaluation
@@ -30,7 +30,7 @@ def pocket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], 
         async def open_engine(spec: EngineSpec) -> RuleEngine:
             return engine
 
-        monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
+        monkeypatch.setattr(orgthink.engines, "open_engine", open_engine)
         return engine
 
     return use

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from orgthink.engines.engine import Chunk, Context, FinishReason
+from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
 from orgthink.engines.local.sampling import GAMMA
 from orgthink.record.episode import Message, Origin, Sampling, Span
 
@@ -51,7 +51,7 @@ def problems_file(folder: Path, *answers: int) -> str:
     return f"math:{file}"
 
 
-class WordEngine:
+class WordEngine(Engine):
     """Writes word by word, and ends with a token that is no text.
 
     An output depends on the input and the seed alone, however often it is carried on, if whoever carries it on moves

@@ -12,10 +12,16 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol
 from uuid import uuid4
 
-from orgthink.engines.engine import Chunk, Context, ContextFull, EngineError, FinishReason
-from orgthink.engines.seeds import advance_seed
+from orgthink.engines.engine import (
+    Chunk,
+    Context,
+    EngineError,
+    FinishReason,
+    TokenEngine,
+    advance_seed,
+)
 from orgthink.engines.stops import StopFinder
-from orgthink.models.tokenizer import PieceStream, TokenIds, Tokenizer
+from orgthink.models.tokenizer import PieceStream, Tokenizer
 from orgthink.record.episode import Sampling
 
 PAUSED = 0.2
@@ -30,26 +36,19 @@ class Client(Protocol):
         ...
 
 
-class VerlEngine(TokenIds):
+class VerlEngine(TokenEngine):
     """Samples with the weights that were last pushed to the servers."""
-
-    native_calls = False
 
     def __init__(self, client: Client, tokenizer: Tokenizer, *, name: str, context: int, stretch: int = 512) -> None:
         """`context` is the most tokens the model reads, `stretch` the most tokens of a request."""
         self.model = name
-        self._client, self._tokenizer, self._context, self._stretch = client, tokenizer, context, stretch
-
-    @property
-    def max_context(self) -> int:
-        return self._context
+        self.max_context = self._context = context
+        self._client, self._tokenizer, self._stretch = client, tokenizer, stretch
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         ids, sampled, request = context.token_ids, 0, uuid4().hex
-        free_tokens = self._context - len(ids)
-        if free_tokens <= 0 and len(context.spans) == 1:
-            raise ContextFull(f"the prompt of {len(ids)} tokens does not fit the model's context of {self._context}")
-        most = min(sampling.max_tokens, free_tokens)
+        self.require_room(context, self._context)
+        most = min(sampling.max_tokens, self._context - len(ids))
         pieces, stops = self._tokenizer.pieces(context), StopFinder(sampling.stop)
         while sampled < most:
             count = min(self._stretch, most - sampled)

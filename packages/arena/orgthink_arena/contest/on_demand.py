@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from orgthink.engines.opening import Engines
+from orgthink.engines import Engines
 from orgthink.evaluate.evaluation import Evaluation, evaluate, resolve
 from orgthink.record.episode import Episode
 from orgthink.record.failures import engine_failed, failure_message

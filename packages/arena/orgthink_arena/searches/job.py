@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from orgthink.engines.opening import Engines
+from orgthink.engines import Engines
 from orgthink.record.folder import RunFolder
 from orgthink.record.journal import Journal
 from orgthink.runtime.runner import run_main

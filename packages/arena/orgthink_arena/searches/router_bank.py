@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
 
-from orgthink.engines.opening import Engines
+from orgthink.engines import Engines
 from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, RoleSpec, evaluate, resolve
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode

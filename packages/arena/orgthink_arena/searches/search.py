@@ -22,8 +22,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, ClassVar
 
-from orgthink.engines import EngineSpec
-from orgthink.engines.opening import Engines
+from orgthink.engines import Engines, EngineSpec
 from orgthink.evaluate.compatibility import require_sampling_noise
 from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, RoleSpec, evaluate, resolve
 from orgthink.measure.accuracy import all_correct

@@ -18,7 +18,7 @@ from registered import register
 from rule_engine import RuleEngine
 from terse import STYLE
 
-import orgthink.engines.opening
+import orgthink.engines
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.organizations.prompts import STYLES
@@ -56,7 +56,7 @@ def evaluated(rule, monkeypatch, *options: str) -> list[Episode]:
     async def open_engine(spec: EngineSpec) -> RuleEngine:
         return engine
 
-    monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
+    monkeypatch.setattr(orgthink.engines, "open_engine", open_engine)
     made_for = Path("model")
     made_for.mkdir()
     (made_for / "orgthink.json").write_text("{}")

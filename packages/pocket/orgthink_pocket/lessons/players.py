@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cache, partial
 from itertools import permutations, product
 
-from orgthink.engines.engine import Chunk, Context, FinishReason
+from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
 from orgthink.grammar.toolcall import TAGS, ToolCall, read_reply, read_responses
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.episode import Message, Origin, Sampling, Span, Status
@@ -41,11 +41,10 @@ Reply = Callable[[Context, random.Random], str]
 """A rule: the reply in a context."""
 
 
-class Player:
+class Player(Engine):
     """An engine whose replies follow a rule. Its spans have token ids if it has a tokenizer."""
 
     model = "player"
-    native_calls = False
 
     def __init__(self, reply: Reply, tokenizer: Tokenizer | None = None) -> None:
         self._reply, self._tokenizer = reply, tokenizer
