@@ -1,4 +1,4 @@
-"""Mathematics with a short final answer, from a file of rows like DeepScaleR's (section 4.3 of AsyncThink).
+r"""Mathematics with a short final answer, from a file of rows like DeepScaleR's (section 4.3 of AsyncThink).
 
 A row of the file (parquet, JSON lines or a JSON list) has a `problem` and its `answer`; other columns, such as
 `solution`, are ignored. The file is the split: use one for training and another for testing.
@@ -16,9 +16,8 @@ from typing import Any
 
 from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.from_file import repeated, require_file
-from orgthink.tasks.math_answer import final, found, is_same
+from orgthink.tasks.math_guard import extract, is_same, normal_form, written
 from orgthink.tasks.math_verifier import require_math_verify
-from orgthink.tasks.math_votes import vote_for
 from orgthink.tasks.task import Solution, Split
 from orgthink.util.errors import UserError
 from orgthink.util.tabular import read_rows
@@ -38,7 +37,7 @@ class Math:
     def rows(self) -> list[Problem]:
         """All problems of the file. UserError with the file and, for a bad row, its number from 1."""
         if self._file is None:
-            raise UserError("math has no problems of its own: name a file of rows with math:FILE")
+            raise UserError("math needs a file of problems: math:FILE")
         require_file(self._file)
         rows = read_rows(self._file, ("problem", "answer"))
         problems = [self.problem(*_row(row, f"{self._file}, row {i}")) for i, row in enumerate(rows, 1)]
@@ -51,7 +50,7 @@ class Math:
         yield from repeated(self.rows, self.name, seed)
 
     def problem(self, text: str, answer: str) -> Problem:
-        """A problem of a row. UserError where its answers could not be graded."""
+        """A problem of a row. UserError without math-verify, which grades it."""
         require_math_verify()
         return Problem(
             id=f"{self.name}/{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}",
@@ -66,14 +65,13 @@ class Math:
         return isinstance(answer, str) and bool(answer.strip())
 
     def grade(self, problem: Problem, answer: str) -> Grade:
-        """1 if the answer, or the content of its last `\\boxed{}`, equals the row's answer, else 0."""
-        same = is_same(problem.data["answer"], found(answer), problem.query)
-        return Grade(correct=int(same), required=problem.required)
+        r"""1 if the answer, or the content of its last `\boxed{}`, equals the row's answer, else 0."""
+        return Grade(int(is_same(problem.data["answer"], answer, problem.query)), problem.required)
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
-        """One solution: the final result. Two spellings of a number or formula are equal, whatever it is called."""
-        text, vote = final(answer), vote_for(answer, problem.query)
-        return [Solution(vote.identity, text, vote.unit)] if text else []
+        """One solution: the final result. Two spellings of a number are equal; formulas are compared as text."""
+        identity, unit = normal_form(answer, problem.query)
+        return [Solution(identity, written(answer), unit)] if extract(answer) else []
 
 
 def _row(row: Any, place: str) -> tuple[str, str]:
@@ -83,12 +81,12 @@ def _row(row: Any, place: str) -> tuple[str, str]:
     values = {name: row.get(name) for name in ("problem", "answer")}
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, str | int | float) or not _written(value):
-            raise UserError(f"{place}: it has no {name}")
+            raise UserError(f"{place}: {name} is missing")
     return _written(values["problem"]), _written(values["answer"])
 
 
 def _written(value: Any) -> str:
-    """The text of a value, numbers as people write them: `0.00001` of 1e-05. Empty for what is no number."""
+    """The text of a value, numbers in plain digits: `0.00001` of 1e-05. Empty for NaN and infinity."""
     if isinstance(value, float):
         return format(Decimal(repr(value)), "f") if math.isfinite(value) else ""
     return str(value).strip()
@@ -99,5 +97,5 @@ MATH = Math()
 
 
 def grade(problem: Problem, answer: str) -> Grade:
-    """The grader of `math`, for tasks with an `answer` in their problems."""
+    """The grader of `math`, for tasks with an `answer` in the data of their problems."""
     return MATH.grade(problem, answer)

@@ -62,7 +62,9 @@ def _serve() -> None:
         left, other = (
             parse(f"\\boxed{{{text}}}", config, fallback_mode="no_fallback", parsing_timeout=0) for text in texts
         )
-        same = verify(left, other, float_rounding=12, numeric_precision=30, timeout_seconds=0)
+        same = verify(
+            left, other, float_rounding=12, numeric_precision=30, timeout_seconds=0, allow_set_relation_comp=True
+        )
         return same and not _differ(left[0], other[0])
 
     def answer(texts: list[str]) -> bool:

@@ -12,7 +12,7 @@ from weakref import finalize
 
 from orgthink.record.episode import Problem
 from orgthink.tasks import task_of
-from orgthink.tasks.math_votes import vote_for
+from orgthink.tasks.math_guard import normal_form
 from orgthink.tasks.task import Solution
 from orgthink.util.beside import given_up, in_thread
 
@@ -94,5 +94,5 @@ def _solutions(problem: Problem, answer: str) -> list[Solution]:
         return task.solutions(problem, answer)
     if not answer.strip():
         return []
-    vote = vote_for(answer, problem.query)
-    return [Solution(vote.identity, answer, vote.unit)]
+    identity, unit = normal_form(answer, problem.query)
+    return [Solution(identity, answer, unit)]
