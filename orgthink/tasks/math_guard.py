@@ -153,7 +153,7 @@ def results(
     if text.startswith("\\{") and text.endswith("\\}"):
         text = text[2:-2]
     if text.count("\\pm") == 1:
-        text = ",".join(text.replace("\\pm", sign) for sign in "+-")
+        text = ",".join(re.sub(r"\\pm ?", sign, text) for sign in "+-")
     found = [_result(part, question, names, equal or _equal) for part in _split(text)]
     return None if None in found else [one for one in found if one is not None]
 

@@ -30,7 +30,7 @@ from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization
 from orgthink.tasks import TASKS
 from orgthink.tasks import vote as voting
-from orgthink.tasks.math_votes import vote_for
+from orgthink.tasks.math_guard import normal_form
 from orgthink.tasks.task import Solution
 
 BALLOT = {
@@ -89,9 +89,9 @@ async def test_the_solutions_of_a_vote_are_found_beside_the_event_loop(
 
     def read(text: str, question: str = "") -> Any:
         task.found_in.append((text, threading.get_ident()))
-        return vote_for(text, question)
+        return normal_form(text, question)
 
-    monkeypatch.setattr(voting, "vote_for", read)
+    monkeypatch.setattr(voting, "normal_form", read)
     engine = RuleEngine(lambda text: rule(numbers, text))
     backing = Backing(engine, Sampling(50))
     episode = await attempt(organization, Problem("p", named, "sum 3 + 4"), backing, limits=Limits(capacity=3))

@@ -90,12 +90,9 @@ def test_a_number_of_a_file_is_written_in_digits(tmp_path):
 
 
 def wrong_grades(pairs, right):
-    """The pairs that the grader decides otherwise; also with the answer in a box."""
-    graded = [(pair, MATH.problem(pair[0], pair[1]), pair[2]) for pair in pairs]
-    offered = [
-        (pair, problem, text) for pair, problem, answer in graded for text in (answer, rf"so \boxed{{{answer}}}")
-    ]
-    return [pair for pair, problem, text in offered if MATH.grade(problem, text).all_correct != right]
+    """The answers that the grader decides otherwise, also in a box."""
+    boxed = [(*pair[:-1], rf"so \boxed{{{pair[-1]}}}") for pair in pairs if "boxed" not in pair[-1]]
+    return [one for one in [*pairs, *boxed] if MATH.grade(MATH.problem(*one[:2]), one[2]).all_correct != right]
 
 
 @pytest.mark.parametrize("step", [8, pytest.param(1, marks=pytest.mark.thorough)])
