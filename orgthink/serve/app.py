@@ -53,7 +53,7 @@ def application(
     `page` is whether it has the live page, on which whoever may call sees every client's episodes.
     """
     routes = _Routes(served, episodes, key)
-    live = [Route("/", routes.page), Route("/live", routes.listing), Route("/live/{name}", routes.episode)]
+    live = [Route("/", routes.page), Route("/rows", routes.listing), Route("/rows/{name}", routes.episode)]
     found = Starlette(
         routes=[
             Route("/healthz", routes.health),
@@ -73,7 +73,7 @@ def application(
 class _Routes:
     def __init__(self, served: Mapping[str, Served], episodes: ServedEpisodes, key: str | None) -> None:
         self._served, self._episodes, self._key = served, episodes, key
-        self._page = live_page(locked=key is not None)
+        self._page = live_page("orgthink serve", {"models": ", ".join(served)} if key is None else {}, locked=bool(key))
         self._began = int(time.time())
         self._held = 0
         """Bytes of bodies that are arriving."""
@@ -124,9 +124,15 @@ class _Routes:
         after = request.query_params.get("after", "0")
         if not (after.isascii() and after.isdigit() and len(after) < 16):
             raise RequestError("after must be a number", param="after")
-        episodes = self._episodes
-        counts = asdict(episodes.counts) | {"places": episodes.most}
-        return _Json(episodes.board.listing(int(after)) | {"counts": counts}, headers=DATA_HEADERS)
+        episodes, counts = self._episodes, self._episodes.counts
+        facts = {
+            "running": f"{episodes.running} of {episodes.most}",
+            "ended": f"{counts.ended:,}",
+            "left by their client": f"{counts.left:,}",
+            "turned away": f"{counts.turned_away:,}",
+            "sampled": f"{counts.sampled:,} tokens",
+        }
+        return _Json(episodes.board.listing(int(after)) | {"facts": list(facts.items())}, headers=DATA_HEADERS)
 
     async def episode(self, request: Request) -> Response:
         """An episode as it stands, for the live page."""

@@ -10,14 +10,12 @@ from itertools import count
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from orgthink.measure.latency import critical_path
-from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode, Problem
 from orgthink.record.journal import Journal
 from orgthink.runtime.agent import Agent, Watcher
 from orgthink.util.errors import UserError
 from orgthink.util.terminal import excerpt
-from orgthink.view.pack import pack
+from orgthink.view.pack import listed, opened
 
 RECENT = 200
 """Episodes that have ended and are still listed. All are in the run folder."""
@@ -28,9 +26,6 @@ QUESTION = 120
 
 Row = dict[str, Any]
 """An episode as the page lists it: its numbers, without its agents."""
-
-_UNKNOWN: Row = {"sample": 0, "grade": None, "agents": []}
-"""Of every row: nobody grades what a client wants to know, and agents come with the episode."""
 
 
 class Snapshot(NamedTuple):
@@ -47,15 +42,14 @@ class Snapshot(NamedTuple):
 
     def packed(self) -> dict[str, Any]:
         """The page's data of it."""
-        data = pack([self.episode], {})
-        (row,) = data["episodes"]
-        row |= {"id": self.name, "problem": self.question}
+        found = opened(self.episode, self.name, self.question)
+        row = found["episode"]
         if self.working is not None:
             row["stop"] = RUNNING
             for agent in row["agents"]:
                 if agent["id"] in self.working:
                     agent |= {"stop": RUNNING, "status": RUNNING}
-        return {"episode": row, "texts": data["texts"]}
+        return found
 
 
 class Running:
@@ -76,8 +70,9 @@ class Running:
     @property
     def row(self) -> Row:
         sampled = sum(agent.steps for agent in self._agents.values())
-        named = {"id": self.id, "organization": self._organization, "problem": self.question}
-        return named | {"sampled": sampled, "steps": None, "stop": RUNNING, "error": None, "faults": []} | _UNKNOWN
+        named = {"id": self.id, "organization": self._organization, "problem": self.question, "sampled": sampled}
+        unknown = dict.fromkeys(("grade", "steps", "seconds", "error"))
+        return named | unknown | {"stop": RUNNING, "sample": 0, "faults": [], "agents": []}
 
     def snapshot(self) -> Snapshot | None:
         """The episode as it stands; `None` before its first agent begins."""
@@ -138,7 +133,7 @@ class Board:
         place = self._journal.size
         self._journal.append(episode)
         self.end(running)
-        self._ended.append(Ended(next(self._numbers), place, _row(episode, running)))
+        self._ended.append(Ended(next(self._numbers), place, listed(episode, running.id, running.question)))
 
     def listing(self, after: int) -> dict[str, Any]:
         """What runs, and what has ended after so many others, the newest first."""
@@ -165,16 +160,3 @@ class Board:
             return Snapshot(self._journal.at(ended.place), ended.row["id"], ended.row["problem"])
         except (OSError, ValueError, UserError):  # somebody has moved or cut the file meanwhile
             return None
-
-
-def _row(episode: Episode, running: Running) -> Row:
-    return {
-        "id": running.id,
-        "organization": episode.organization,
-        "problem": running.question,
-        "sampled": sampled_tokens(episode),
-        "steps": critical_path(episode),
-        "stop": episode.stop,
-        "error": episode.error,
-        "faults": [{"kind": kind} for kind in sorted({fault.kind for fault in episode.format_faults})],
-    } | _UNKNOWN

@@ -1,4 +1,7 @@
-"""Episodes as HTML: one self-contained page of a run, and the live page of a server. Text of models is never markup."""
+"""The page of a run as HTML: stored episodes, a run folder that grows, or a server. Model text is never markup.
+
+One page and one script show all three. A page of stored episodes contains them; the others ask their server for rows.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,8 @@ from orgthink.view.pack import conditions, pack
 
 __all__ = ["LivePage", "live_page", "render"]
 
-SCRIPTS = ("dom", "summary", "plot", "rows", "list", "lanes", "symbols", "math", "text", "episode", "keys", "main")
-"""Files of the page's script, in order."""
-LIVE_SCRIPTS = ("dom", "rows", "lanes", "symbols", "math", "text", "episode", "keys", "live")
-"""Those of the live page."""
+SCRIPTS = ("dom", "summary", "plot", "curves", "rows", "list", "lanes", "symbols", "math", "text", "episode", "keys")
+"""Files of the page's script, in order; `poll` and `main` follow."""
 
 
 def render(
@@ -31,50 +32,48 @@ def render(
     summary: Mapping[str, Mapping[str, Any]] | None = None,
     notes: Mapping[str, str] | None = None,
 ) -> str:
-    """The HTML page. `summary` has the content of `summary.json`; by default it is computed from the episodes.
+    """The page of these episodes. `summary` has the content of `summary.json`; by default it is computed.
 
     `notes` are conditions that episodes do not record, such as budgets.
     """
     listed = list(episodes)
-    data = {
-        "conditions": {**conditions(listed), **(notes or {})},
-        **pack(listed, summarise(listed) if summary is None else summary),
-    }
-    style, script = _part("page.css"), _script(SCRIPTS)
-    return Template(_part("page.html")).substitute(
-        title=escape(title),
-        policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'",
-        style=style,
-        script=script,
-        data=_json(data),
-    )
+    shown = {**conditions(listed), **(notes or {})}
+    return _page(title, shown, pack(listed, summarise(listed) if summary is None else summary)).text
 
 
 class LivePage(NamedTuple):
-    """The page of a server, which asks it for what runs. Nothing else is loaded."""
+    """The page of a server, which asks the server for rows and loads nothing else."""
 
     text: str
     """HTML."""
     policy: str
-    """The content security policy that is sent with it."""
+    """Content security policy that is sent with it."""
 
 
-def live_page(*, locked: bool) -> LivePage:
-    """The live page. `locked`: its server wants a key, which the page asks for."""
-    style, script = _part("page.css") + _part("live.css"), _script(LIVE_SCRIPTS)
-    text = Template(_part("live.html")).substitute(locked=str(locked).lower(), style=style, script=script)
-    own = f"script-src {_hash(script)}; style-src {_hash(style)}; connect-src 'self'; img-src data:"
-    return LivePage(text, f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+def live_page(title: str, conditions: Mapping[str, str], *, locked: bool = False, whole: str | None = None) -> LivePage:
+    """The page of a server. `locked`: the server requires a key, so the page asks for it. `whole` is the path of a page
+    of all episodes."""
+    data = {"live": True, "locked": locked, "whole": whole, **pack((), {})}
+    text, policy = _page(title, conditions, data, "connect-src 'self'; ")
+    return LivePage(text, f"{policy}; frame-ancestors 'none'")
 
 
-def _script(names: Iterable[str]) -> str:
-    """Files of a page's script as one, whose names are seen by nobody else."""
-    return "(() => {\n" + "\n".join(_part(f"{name}.js") for name in names) + "\n})();"
-
-
-def _json(data: dict[str, Any]) -> str:
-    """JSON that cannot end the script element that contains it."""
-    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+def _page(title: str, conditions: Mapping[str, str], data: Mapping[str, Any], own: str = "") -> LivePage:
+    style = _part("page.css")
+    script = "(() => {\n" + "\n".join(_part(f"{name}.js") for name in (*SCRIPTS, "poll", "main")) + "\n})();"
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; {own}"
+        "base-uri 'none'; form-action 'none'"
+    )
+    values = json.dumps({"conditions": conditions, **data}, separators=(",", ":"), allow_nan=False)
+    text = Template(_part("page.html")).substitute(
+        title=escape(title),
+        policy=policy,
+        style=style,
+        script=script,
+        data=values.replace("<", "\\u003c"),  # so that it cannot end its script element
+    )
+    return LivePage(text, policy)
 
 
 def _hash(text: str) -> str:

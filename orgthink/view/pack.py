@@ -44,6 +44,32 @@ def pack(episodes: Iterable[Episode], summary: Mapping[str, Mapping[str, Any]]) 
     }
 
 
+def listed(episode: Episode, name: str, problem: str) -> dict[str, Any]:
+    """A row of the list of a live page: an episode without its agents and texts. `name` is its address there."""
+    grade = episode.grade
+    return {
+        "id": name,
+        "organization": episode.organization,
+        "problem": problem,
+        "sample": episode.sample,
+        "grade": None if grade is None else [grade.correct, grade.required],
+        "sampled": sampled_tokens(episode),
+        "steps": critical_path(episode),
+        "seconds": round(episode.seconds, 4),
+        "stop": episode.stop,
+        "error": episode.error,
+        "faults": [{"kind": kind} for kind in sorted({fault.kind for fault in episode.format_faults})],
+        "agents": [],
+    }
+
+
+def opened(episode: Episode, name: str, problem: str) -> dict[str, Any]:
+    """An episode of a live page with its agents and texts."""
+    texts = Texts()
+    row = _episode(episode, texts) | {"id": name, "problem": problem}
+    return {"episode": row, "texts": texts.all}
+
+
 def conditions(episodes: Sequence[Episode]) -> dict[str, str]:
     """Conditions of the episodes, as far as the records have them: model, task, capacity, temperature, numbers."""
     samplings = [s.sampling for e in episodes for t in e.traces for s in t.spans if s.sampling is not None]

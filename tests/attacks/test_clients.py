@@ -268,7 +268,7 @@ LIVE = "Without a key no page of another host gets anything of the live page; wh
 )
 async def test_no_page_of_another_host_reads_the_live_page(attack: Attack, tmp_path: Path) -> None:
     async with serving(tmp_path, quiet()) as server:
-        assert (await server.client.get("/live", headers=attack.given)).status_code == 403
+        assert (await server.client.get("/rows", headers=attack.given)).status_code == 403
 
 
 @each(
@@ -279,7 +279,7 @@ async def test_a_link_to_the_live_page_opens_it(attack: Attack, tmp_path: Path) 
         link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": attack.given}
         assert (await server.client.get("/", headers=link)).status_code == 200
         own = {"origin": "http://127.0.0.1:8000", "sec-fetch-site": "same-origin"}
-        assert (await server.client.get("/live", headers=own)).status_code == 200
+        assert (await server.client.get("/rows", headers=own)).status_code == 200
 
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
@@ -937,9 +937,9 @@ async def test_secrets_of_others(attack: Attack, tmp_path: Path) -> None:
         ("/v1/models", {"authorization": "Bearer " + "s" * 100_000}),
     ),
     Attack("the counters without the key", SECRETS, "status 401", ("/metrics", {})),
-    Attack("the live page's list without the key", SECRETS, "status 401", ("/live", {})),
-    Attack("the live page's list with the key in the address", SECRETS, "status 401", ("/live?key=sesame", {})),
-    Attack("an episode of the live page without the key", SECRETS, "status 401", ("/live/an-episode", {})),
+    Attack("the live page's list without the key", SECRETS, "status 401", ("/rows", {})),
+    Attack("the live page's list with the key in the address", SECRETS, "status 401", ("/rows?key=sesame", {})),
+    Attack("an episode of the live page without the key", SECRETS, "status 401", ("/rows/an-episode", {})),
 )
 async def test_a_key(attack: Attack, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: Any) -> None:
     path, headers = attack.given

@@ -77,7 +77,7 @@ async def test_a_question_that_is_listed(attack: Attack, tmp_path: Path, monkeyp
     monkeypatch.setattr(terminal, "clean", counted)
     async with serving(tmp_path) as server:
         assert (await server.ask(**turn(attack.given * 1_000_000))).status_code == 200
-        (row,) = (await server.client.get("/live")).json()["ended"]
+        (row,) = (await server.client.get("/rows")).json()["ended"]
     assert row["problem"].startswith("\\u200b\\u200b") and max(lengths) < 1000
 
 
@@ -89,10 +89,10 @@ async def test_slow_readers_of_episodes(attack: Attack, tmp_path: Path, monkeypa
     async with serving(tmp_path) as server:
         tasks = len(asyncio.all_tasks())
         assert (await server.ask(**turn("word " * 1_500_000))).status_code == 200
-        (row,) = (await server.client.get("/live")).json()["ended"]
-        place = f"/live/{row['id']}"
+        (row,) = (await server.client.get("/rows")).json()["ended"]
+        place = f"/rows/{row['id']}"
         readers = list[socket.socket]()
-        while (reply := await server.client.get("/live")).status_code == 200 and len(readers) < 3:
+        while (reply := await server.client.get("/rows")).status_code == 200 and len(readers) < 3:
             readers.append(client := socket.socket())
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.setblocking(False)
@@ -129,12 +129,12 @@ async def test_readers_who_leave(attack: Attack, tmp_path: Path, monkeypatch: py
     async with serving(tmp_path) as server:
         tasks = len(asyncio.all_tasks())
         await server.ask()
-        (row,) = (await server.client.get("/live")).json()["ended"]
+        (row,) = (await server.client.get("/rows")).json()["ended"]
         with monkeypatch.context() as patch:
             patch.setattr(app._Routes, "_made", slowly)
             wires = [await asyncio.open_connection(*address(server)) for _ in range(attack.given)]
             for _, writer in wires:
-                writer.write(f"GET /live/{row['id']} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+                writer.write(f"GET /rows/{row['id']} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
             refused = list(asyncio.as_completed([reader.readline() for reader, _ in wires]))[:24]
             assert {await line for line in refused} == {b"HTTP/1.1 429 Too Many Requests\r\n"}, "16 wait"
             for _, writer in wires:
@@ -143,7 +143,7 @@ async def test_readers_who_leave(attack: Attack, tmp_path: Path, monkeypatch: py
             free.set()
             await calm(server, tasks + 1)
         assert made == [row["id"]]
-        assert (await server.client.get(f"/live/{row['id']}")).status_code == 200
+        assert (await server.client.get(f"/rows/{row['id']}")).status_code == 200
 
 
 @each(

@@ -27,7 +27,7 @@ from orgthink.record.episode import (
     Status,
     Trace,
 )
-from orgthink.view import SCRIPTS, render
+from orgthink.view import render
 from orgthink.view.layout import layout
 from orgthink.view.transcript import transcript
 
@@ -162,14 +162,8 @@ def test_a_large_episode(attack: Attack) -> None:
 
 
 def script(*names: str) -> str:
-    found = data_free(render([]))
+    found = render([]).rpartition("<script>")[2].partition("</script>")[0]
     return "\n".join(re.search(rf"^function {name}\(.*?^}}", found, re.S | re.M)[0] for name in names)  # type: ignore[index]
-
-
-def data_free(page: str) -> str:
-    """The page's own script."""
-    assert SCRIPTS
-    return page.rpartition("<script>")[2].partition("</script>")[0]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
@@ -184,7 +178,7 @@ def test_an_address_that_is_none(attack: Attack, tmp_path: Any) -> None:
     program = tmp_path / "open.js"
     program.write_text(
         f"const location = {{hash: {json.dumps(attack.given)}}}, data = {{episodes: [{{id: 'a|b|0'}}]}};\n"
-        f"{script('openHash')}\nconsole.log(openHash() === undefined);"
+        f"{script('hashId')}\nconsole.log(data.episodes.find((e) => e.id === hashId()) === undefined);"
     )
     ran = subprocess.run(["node", str(program)], capture_output=True, text=True, timeout=60)
     assert ran.stdout == "true\n", ran.stderr

@@ -33,17 +33,17 @@ PROBLEM = Problem("1", "t", "main process")
 
 
 async def listed(server: Server, after: int = 0) -> dict[str, Any]:
-    return (await server.client.get(f"/live?after={after}")).json()
+    return (await server.client.get(f"/rows?after={after}")).json()
 
 
 async def packed(server: Server, name: str) -> dict[str, Any]:
-    return (await server.client.get(f"/live/{name}")).json()
+    return (await server.client.get(f"/rows/{name}")).json()
 
 
 def test_an_episode_is_a_picture_at_every_moment() -> None:
     """Nested forks, failing, forgetful and waiting workers: every step is drawn once, whenever one looks."""
     rng = random.Random(3)
-    assert sum(looks_at(random_program(rng), rng) for _ in range(60)) > 1_000
+    assert sum(looks_at(random_program(rng), rng) for _ in range(15)) > 250
 
 
 def looks_at(program: Program, rng: random.Random) -> int:
@@ -90,7 +90,7 @@ async def test_an_episode_is_seen_while_it_runs_and_afterwards(tmp_path: Path) -
         assert row["stop"] == worker["status"] == now["episode"]["stop"] == RUNNING and worker["bars"]
         await asking
         after = await listed(server)
-        assert after["running"] == [] and after["number"] == 1 and after["counts"]["ended"] == 1
+        assert after["running"] == [] and after["number"] == 1 and dict(after["facts"])["ended"] == "1"
         (ended,) = after["ended"]
         assert (ended["id"], ended["stop"], ended["problem"]) == (row["id"], "done", "How many?")
         assert (await listed(server, after=1))["ended"] == []
@@ -111,7 +111,7 @@ async def test_one_whose_client_left_is_listed_as_cancelled(tmp_path: Path) -> N
         while (now := await listed(server))["running"]:
             await asyncio.sleep(0.01)
     (row,) = now["ended"]
-    assert row["stop"] == "cancelled" and now["counts"]["left"] == 1
+    assert row["stop"] == "cancelled" and dict(now["facts"])["left by their client"] == "1"
 
 
 async def test_only_the_last_are_listed(tmp_path: Path) -> None:
@@ -134,11 +134,12 @@ async def test_the_listing_of_a_long_question_is_short(tmp_path: Path) -> None:
 
 
 def test_the_page_may_run_its_own_script_and_ask_its_own_server() -> None:
-    page = live_page(locked=False)
+    page = live_page("title", {})
     rules = dict(rule.split(" ", 1) for rule in page.policy.split("; "))
-    script, style = (re.search(f"<{tag}>(.*?)</{tag}>", page.text, re.S) for tag in ("script", "style"))
-    assert script is not None and style is not None
-    hashes = [f"'sha256-{b64encode(sha256(part[1].encode()).digest()).decode()}'" for part in (script, style)]
+    style = re.search("<style>(.*?)</style>", page.text, re.S)
+    script = page.text.rpartition("<script>")[2].partition("</script>")[0]
+    assert style is not None
+    hashes = [f"'sha256-{b64encode(sha256(part.encode()).digest()).decode()}'" for part in (script, style[1])]
     assert (rules.pop("script-src"), rules.pop("style-src")) == tuple(hashes)
     assert (rules.pop("connect-src"), rules.pop("img-src")) == ("'self'", "data:")
     assert rules == dict.fromkeys(("default-src", "base-uri", "form-action", "frame-ancestors"), "'none'")
@@ -149,36 +150,36 @@ def test_the_page_may_run_its_own_script_and_ask_its_own_server() -> None:
 async def test_the_page_asks_for_the_key_and_holds_nothing_else(tmp_path: Path) -> None:
     async with serving(tmp_path, key="sesame") as server:
         page = await server.client.get("/")
-        assert page.status_code == 200 and 'data-locked="true"' in page.text and "sesame" not in page.text
-        assert page.headers["content-security-policy"] == live_page(locked=True).policy
-        for path in ("/live", "/live/x"):
+        assert page.status_code == 200 and '"locked":true' in page.text and "sesame" not in page.text
+        assert page.headers["content-security-policy"] == live_page("orgthink serve", {}, locked=True).policy
+        for path in ("/rows", "/rows/x"):
             for headers in ({}, {"authorization": "Bearer wrong"}, {"cookie": "orgthink-key=sesame"}):
                 assert (await server.client.get(path, headers=headers)).status_code == 401
             assert (await server.client.get(f"{path}?key=sesame")).status_code == 401
-        found = await server.client.get("/live", headers={"authorization": "Bearer sesame"})
+        found = await server.client.get("/rows", headers={"authorization": "Bearer sesame"})
         assert found.status_code == 200 and found.headers["cache-control"] == "no-store"
 
 
 async def test_without_a_key_the_page_is_for_this_machine(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
-        assert 'data-locked="false"' in (await server.client.get("/")).text
-        for path in ("/", "/live", "/live/x"):
+        assert '"locked":false' in (await server.client.get("/")).text
+        for path in ("/", "/rows", "/rows/x"):
             assert (await server.client.get(path, headers={"host": "evil.example"})).status_code == 400
 
 
 async def test_a_server_without_the_page(tmp_path: Path) -> None:
     async with serving(tmp_path, page=False) as server:
         await server.ask()
-        assert [(await server.client.get(path)).status_code for path in ("/", "/live", "/live/x")] == [404] * 3
+        assert [(await server.client.get(path)).status_code for path in ("/", "/rows", "/rows/x")] == [404] * 3
 
 
 async def test_what_is_not_there(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
-        missing = await server.client.get("/live/nobody")
+        missing = await server.client.get("/rows/nobody")
         assert missing.status_code == 404 and missing.json()["error"]["code"] == "no_episode"
         for after in ("x", "-1", "1.5", "²", "9" * 100):
-            assert (await server.client.get("/live", params={"after": after})).status_code == 400
-        assert (await server.client.post("/live", json={})).status_code == 405
+            assert (await server.client.get("/rows", params={"after": after})).status_code == 400
+        assert (await server.client.post("/rows", json={})).status_code == 405
 
 
 async def test_no_secret_of_the_server_is_on_the_page(tmp_path: Path) -> None:
@@ -186,9 +187,9 @@ async def test_no_secret_of_the_server_is_on_the_page(tmp_path: Path) -> None:
     hidden = [{"role": "user", "content": "Is it zebra-quill-battery?"}]
     async with serving(tmp_path, lambda text: "<ANSWER> zebra-quill-battery </ANSWER>") as server:
         await server.ask(messages=hidden)
-        found = await server.client.get("/live")
+        found = await server.client.get("/rows")
         (row,) = found.json()["ended"]
-        whole = await server.client.get(f"/live/{row['id']}")
+        whole = await server.client.get(f"/rows/{row['id']}")
     assert "zebra-quill-battery" not in found.text + whole.text and redaction.MARK in found.text
 
 
@@ -197,7 +198,7 @@ async def test_a_record_that_is_gone_is_one_error(tmp_path: Path) -> None:
         await server.ask()
         (row,) = (await listed(server))["ended"]
         server.folder.episodes_file.unlink()
-        reply = await server.client.get(f"/live/{row['id']}")
+        reply = await server.client.get(f"/rows/{row['id']}")
         assert reply.status_code == 404 and reply.json()["error"]["code"] == "no_episode"
 
 

@@ -89,8 +89,8 @@ def test_an_episode_grows_while_one_looks(driver, tmp_path):
         page.open()
         page.wait(lambda: page.texts(".lane-name") == ["organizer", "worker 1"])
         assert page.texts(".row .grade") == ["…"] and "not yet" in page.texts(".pair .quiet")
-        assert "running" in page.texts(".facts dd") and page.texts("#conditions dd")[0] == "1 of 8"
-        assert page.text("#count") == "1 running, 0 ended"
+        assert "running" in page.texts(".facts dd") and page.texts("#totals dd")[0] == "1 of 8"
+        assert page.text("#count") == "1 episodes"
 
         def width() -> float:
             return float(
@@ -111,7 +111,7 @@ def test_an_episode_grows_while_one_looks(driver, tmp_path):
         assert page.js("return document.activeElement.dataset.agent") == "1", "the focus stays where it was"
         assert page.js("return document.querySelector('.lane.chosen').dataset.agent") == "1"
         asking.join()
-        page.wait(lambda: page.text("#count") == "0 running, 1 ended")
+        page.wait(lambda: page.texts("#totals dd")[1:2] == ["1"])
         page.wait(lambda: page.texts("#answer") == ["three"])
         assert page.text(".chosen h4") == "worker 1" and "done" in page.texts(".facts dd")
 
@@ -228,7 +228,7 @@ def test_text_is_never_markup(driver, tmp_path):
         loaded = page.js(
             "return performance.getEntriesByType('resource').map(r => new URL(r.name).pathname.split('/')[1])"
         )
-        assert set(loaded) == {"live"}
+        assert set(loaded) == {"rows"}
 
 
 def test_only_the_pages_own_script_may_run(driver, tmp_path):
@@ -257,9 +257,9 @@ def test_a_server_that_is_gone_is_named(driver, tmp_path):
         assert log and all("CONNECTION_REFUSED" in line for line in log)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(1440, 1200), (390, 2200)])
-@pytest.mark.parametrize("key", [None, "sesame-open"])
+@pytest.mark.parametrize(
+    ("width", "height", "scheme", "key"), [(1440, 1200, "light", None), (390, 2200, "dark", "sesame-open")]
+)
 def test_the_page_fits(driver, tmp_path, width, height, scheme, key):
     with running(driver, tmp_path, key=key) as (_, url, _end):
         ask(url, "w" * 500 + " How many?", key=key).join()

@@ -1,4 +1,4 @@
-"""The page that follows a run, in a real headless Chromium: it shows what is added, and text never becomes markup."""
+"""The page of a growing run in a real headless Chromium: new rows appear, and text never becomes markup."""
 
 from __future__ import annotations
 
@@ -37,27 +37,26 @@ PLAN = {
 }
 
 
-def test_what_is_added_appears_without_a_reload(driver, tmp_path):
+def test_new_episodes_appear_without_a_reload(driver, tmp_path):
     folder = folder_of(tmp_path)
     grow(folder, EPISODES[0])
     with following(folder) as server:
         page = Page(driver, server.url)
         page.open(1200, 1000)
-        page.wait(lambda: page.texts("#facts dd")[:1] == ["1 of 4"])
+        page.wait(lambda: page.texts("#totals dd")[:1] == ["1 of 4"] and page.all("#lanes .bar"))
         page.js("window.mine = 1")
         grow(folder, EPISODES[2])
-        page.wait(lambda: page.texts("#facts dd")[:1] == ["2 of 4"])
+        page.wait(lambda: page.texts("#totals dd")[:1] == ["2 of 4"])
         assert page.js("return [document.querySelector('#bar').value, document.querySelector('#bar').max]") == [2, 4]
-        assert page.texts("#organizations th[scope=row]") == ["sequential", "asyncthink"]
-        assert page.texts("#recent td:nth-child(2)") == ["asyncthink", "sequential"]
+        assert page.texts("#by-organization option")[1:] == ["sequential", "asyncthink"]
         assert page.js("return window.mine") == 1
-        assert "unit" in page.texts("#facts dd")[-1]
-        link = page.one("#recent a").get_attribute("href")
-        driver.get(link)
-        assert EPISODES[2].problem.id in page.text("h2")
-        assert page.texts(".column h4") == ["organizer", "worker 1", "worker 2"]
-        assert driver.get_log("browser") == []
+        page.one(".row").click()
+        page.wait(lambda: page.texts(".column h4") == ["organizer", "worker 1", "worker 2"])
+        page.choose("#by-organization", "sequential")
+        page.wait(lambda: len(page.all(".row")) == 1)
+        assert page.one("#whole").get_attribute("href").endswith("/all")
         driver.get("about:blank")
+        assert driver.get_log("browser") == []
 
 
 def test_curves_of_a_training(driver, tmp_path):
@@ -66,23 +65,21 @@ def test_curves_of_a_training(driver, tmp_path):
     with following(folder) as server:
         page = Page(driver, server.url)
         page.open(1200, 1000)
-        page.wait(lambda: page.texts("#facts dd")[:1] == ["5 of 50"])
+        page.wait(lambda: page.texts("#totals dd")[:1] == ["5 of 50"])
         labels = page.js("return [...document.querySelectorAll('#charts svg')].map(svg => svg.ariaLabel)")
         assert labels[0] == "reward: 0.500 at step 5, between 0.100 and 0.500"
         points = page.js("return [...document.querySelector('#charts polyline').points].map(p => [p.x, p.y])")
-        assert [x for x, _ in points] == sorted(x for x, _ in points) and len(points) == 5
-        assert [y for _, y in points] == sorted((y for _, y in points), reverse=True)
+        assert [y for _, y in points] == sorted((y for _, y in points), reverse=True) and len(points) == 5
         assert page.text("#constant") == "The same at every step: kl 0."
         with (folder.path / "metrics.jsonl").open("a") as file:
             file.write(json.dumps({"step": 6, "reward": 0.6}) + "\n")
         page.wait(lambda: page.texts("#charts figcaption b")[:1] == ["0.600"])
-        assert page.js("return window.pwned") is None and page.all("#run :is(img, script)") == []
-        assert driver.get_log("browser") == []
+        assert page.js("return window.pwned") is None and page.all("#progress :is(img, script)") == []
         driver.get("about:blank")
+        assert driver.get_log("browser") == []
 
 
-@pytest.mark.parametrize("width", [320, 390])
-def test_names_of_a_run_are_no_markup_and_fit(driver, tmp_path, width):
+def test_names_of_a_run_are_no_markup_and_fit(driver, tmp_path, width=320):
     folder = folder_of(tmp_path)
     hostile = sample.HOSTILE + "unbroken" * 40
     made = EPISODES[-1]
@@ -92,27 +89,25 @@ def test_names_of_a_run_are_no_markup_and_fit(driver, tmp_path, width):
     with following(folder) as server:
         page = Page(driver, server.url)
         page.open(width, 1000)
-        page.wait(lambda: len(page.all("#recent tbody tr")) == 2)
-        assert page.texts("#organizations th[scope=row]")[0] == hostile
-        assert page.texts("#recent a")[1] == hostile
+        page.wait(lambda: len(page.all(".row")) == 2 and page.all("#lanes"))
         assert page.text("#trouble").startswith("episodes.jsonl, byte")
+        page.all(".row")[1].click()
+        page.wait(lambda: hostile in page.text("h2"))
         assert page.js("return document.documentElement.scrollWidth") <= width
-        assert page.js("return window.pwned") is None and page.all("#run :is(img, script)") == []
-        driver.get(page.all("#recent a")[1].get_attribute("href"))
         assert page.js("return window.pwned") is None and page.all("img, iframe") == []
-        assert driver.get_log("browser") == []
         driver.get("about:blank")
+        assert driver.get_log("browser") == []
 
 
-def test_a_server_that_ends_is_named_and_found_again(driver, tmp_path):
+def test_a_server_that_ends_is_reported_and_found_again(driver, tmp_path):
     folder = folder_of(tmp_path)
     with following(folder) as server:
         page = Page(driver, server.url)
         page.open(1200, 1000)
-        page.wait(lambda: page.texts("#facts dd")[:1] == ["0 of 4"])
-    page.wait(lambda: "not followed any more" in page.text("#trouble"))
+        page.wait(lambda: page.texts("#totals dd")[:1] == ["0 of 4"])
+    page.wait(lambda: "does not answer" in page.text("#trouble"))
     grow(folder, EPISODES[0])
     with following(folder, server.server_port):
-        page.wait(lambda: page.texts("#facts dd")[:1] == ["1 of 4"] and page.text("#trouble") == "")
+        page.wait(lambda: page.texts("#totals dd")[:1] == ["1 of 4"] and page.text("#trouble") == "")
     driver.get("about:blank")
     driver.get_log("browser")

@@ -1,4 +1,4 @@
-"""A run folder while it grows: every whole line is read once, and a run that begins anew is read anew."""
+"""A run folder that grows: every whole line is read once, and a resumed run is read again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 @pytest.fixture
 def plain(tmp_path: Path) -> RunFolder:
-    """Of a server: nothing in its settings is looked up."""
+    """The folder of a server: nothing in its settings is looked up."""
     return RunFolder.create(tmp_path / "run", "serve", {"models": []})
 
 
@@ -49,23 +49,26 @@ def grow(folder: RunFolder, *episodes: Episode) -> None:
         journal.append(*episodes)
 
 
-def test_what_is_added_appears_once(folder: RunFolder) -> None:
+def test_rows_that_are_added_appear_once(folder: RunFolder) -> None:
     watched = Growing(folder)
     first = watched.look()
-    assert (first["done"], first["total"], first["recent"]) == (0, 12, [])
+    assert (first["done"], first["total"], first["ended"]) == (0, 12, [])
     grow(folder, *EPISODES[:2])
-    second = watched.look(first["version"])
-    assert [row["id"] for row in second["recent"]] == [EPISODES[1].id, EPISODES[0].id]
-    assert watched.look(second["version"]) == {"version": second["version"], "behind": False}
+    second = watched.look(first["number"])
+    assert [row["problem"] for row in second["ended"]] == [EPISODES[1].problem.id, EPISODES[0].problem.id]
+    assert [row["steps"] for row in second["ended"]] == [critical_path(EPISODES[1]), critical_path(EPISODES[0])]
+    quiet = watched.look(second["number"])
+    assert quiet["ended"] == [] and "facts" not in quiet
     grow(folder, EPISODES[2])
-    third = watched.look(second["version"])
-    assert (third["done"], third["recent"][0]["number"]) == (3, 3)
-    tallies = {row["organization"]: row for row in third["organizations"]}
-    for episode in EPISODES[:3]:
-        row = tallies[episode.organization]
-        assert (row["episodes"], row["tokens"]) == (1, sampled_tokens(episode))
-        assert row["steps"] == critical_path(episode)
-    assert [watched.episode(number) for number in (1, 2, 3, 4)] == [*EPISODES[:3], None]
+    third = watched.look(second["number"])
+    assert (third["done"], len(third["ended"])) == (3, 1)
+    facts = dict(third["facts"])
+    assert facts["sampled"] == f"{sum(map(sampled_tokens, EPISODES[:3])):,} tokens" and facts["episodes"] == "3 of 12"
+    assert facts[f"{EPISODES[0].organization}, all correct"].endswith(" of 1")
+    for row, episode in zip(reversed(watched.look()["ended"]), EPISODES[:3], strict=True):
+        packed = watched.episode(row["id"])
+        assert packed is not None and packed["episode"]["answer"] == episode.answer
+    assert watched.episode("4") is None
 
 
 def test_half_a_line_is_read_when_it_is_whole(folder: RunFolder) -> None:
@@ -78,15 +81,15 @@ def test_half_a_line_is_read_when_it_is_whole(folder: RunFolder) -> None:
         assert watched.look()["done"] == 1
 
 
-def test_a_run_that_begins_anew_is_read_anew(folder: RunFolder) -> None:
+def test_a_resumed_run_is_read_again(folder: RunFolder) -> None:
     """Resumed with a failed episode, its file is shorter, and may soon be as long as before."""
     grow(folder, *EPISODES[:3])
     watched = Growing(folder)
     before = watched.look()
     folder.episodes_file.write_bytes(b"".join(map(dump, (EPISODES[0], EPISODES[2], EPISODES[3], EPISODES[4]))))
-    after = watched.look(before["version"])
-    assert after["version"].split("-")[0] != before["version"].split("-")[0]
-    assert [row["id"] for row in reversed(after["recent"])] == [EPISODES[i].id for i in (0, 2, 3, 4)]
+    after = watched.look(before["number"])
+    assert after["server"] != before["server"]
+    assert [row["problem"] for row in reversed(after["ended"])] == [EPISODES[i].problem.id for i in (0, 2, 3, 4)]
 
 
 def test_a_long_run_is_read_in_parts(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +99,7 @@ def test_a_long_run_is_read_in_parts(folder: RunFolder, monkeypatch: pytest.Monk
     assert [(state["done"], state["behind"]) for state in (watched.look(), watched.look())] == [(2, True), (3, False)]
 
 
-def test_a_line_that_is_no_episode_is_named_and_passed_over(folder: RunFolder) -> None:
+def test_an_unreadable_line_is_reported_and_skipped(folder: RunFolder) -> None:
     folder.episodes_file.write_bytes(b"{}\n" + dump(EPISODES[0]))
     state = Growing(folder).look()
     assert state["done"] == 1
@@ -118,7 +121,7 @@ def test_curves_are_the_numbers_of_the_metrics(tmp_path: Path) -> None:
         tmp_path / "run", *map(json.dumps, lines), '{"step": 3, "reward": NaN, "big": 1' + "0" * 400 + "}"
     )
     state = Growing(folder).look()
-    assert (state["done"], state["total"], state["seconds"], state["trained"]) == (3, 50, 6.0, 15)
+    assert (state["done"], state["total"], dict(state["facts"])["tokens trained on"]) == (3, 50, "15")
     assert state["curves"] == {
         "reward": [(1, 0.5)],
         "seconds: rollout": [(1, 2.0), (2, 3.0)],
@@ -127,12 +130,12 @@ def test_curves_are_the_numbers_of_the_metrics(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("steps", [POINTS, POINTS + 1, 5 * POINTS - 3])
-def test_a_long_curve_has_few_points_and_always_the_newest(tmp_path: Path, steps: int) -> None:
+@pytest.mark.parametrize("steps", [POINTS, 5 * POINTS - 3])
+def test_a_long_curve_has_few_points_and_the_newest(tmp_path: Path, steps: int) -> None:
     folder = training(tmp_path / "run", *(json.dumps({"step": i, "loss": i}) for i in range(1, steps + 1)))
     watched = Growing(folder)
     while (state := watched.look())["behind"]:
-        pass
+        continue
     points = state["curves"]["loss"]
     assert len(points) <= POINTS
     assert points[-1] == (steps, steps)
@@ -143,7 +146,7 @@ def test_a_long_curve_has_few_points_and_always_the_newest(tmp_path: Path, steps
     "settings",
     [{}, {"n": [0], "samples": 10**12, "organizations": {}}, {"n": 1, "samples": 1, "organizations": 7}, [], "n"],
 )
-def test_settings_that_tell_no_total(folder: RunFolder, settings: Any) -> None:
+def test_settings_without_a_total(folder: RunFolder, settings: Any) -> None:
     config = json.loads((folder.path / "config.json").read_text())
     (folder.path / "config.json").write_text(json.dumps(config | {"settings": settings}))
     assert Growing(RunFolder.open(folder.path)).look()["total"] is None
@@ -161,27 +164,34 @@ def following(folder: RunFolder, port: int = 0) -> Iterator[Following]:
             thread.join()
 
 
-def test_the_server_answers_browsers_of_this_machine_only(plain: RunFolder) -> None:
-    """Another host in a request is a page from elsewhere whose name leads here."""
+def test_the_server_answers_only_browsers_of_this_machine(plain: RunFolder) -> None:
+    """Another `Host` is DNS rebinding."""
     grow(plain, replace(EPISODES[-1], problem=replace(EPISODES[-1].problem, id=sample.HOSTILE)))
     with following(plain) as server, httpx2.Client(base_url=server.url, trust_env=False) as client:
         assert server.server_address[0] == "127.0.0.1"
-        page = client.get("/")
-        policy = page.headers["content-security-policy"]
+        policy = client.get("/").headers["content-security-policy"]
         assert policy.startswith("default-src 'none'; script-src 'sha256-") and "unsafe" not in policy
-        assert client.get("/look").json()["done"] == 1
-        assert client.get("/look", headers={"host": "evil.example"}).status_code == 403
-        assert client.get("/look", headers={"host": f"localhost:{server.server_port}"}).status_code == 200
-        assert "access-control-allow-origin" not in client.get("/look").headers
-        opened = client.get("/episode?number=1")
-        assert opened.text.startswith("<!doctype html>") and len(opened.text.split("<script")) == 3
+        assert client.get("/rows").json()["done"] == 1
+        assert client.get("/rows", headers={"host": "evil.example"}).status_code == 403
+        assert client.get("/rows", headers={"host": f"localhost:{server.server_port}"}).status_code == 200
+        assert "access-control-allow-origin" not in client.get("/rows").headers
+        assert client.get("/rows/1").json()["episode"]["problem"] == sample.HOSTILE
         assert client.get("/all").text == "<p>everything"
-        for path in ("/episode?number=2", "/episode?number=x", "/episode", "/../config.json", "/config.json"):
+        for path in ("/rows/2", "/rows/x", "/rows/", "/../config.json", "/config.json", "/rows/" + "9" * 5_000):
             assert client.get(path).status_code == 404
-        assert client.post("/look").status_code == 501
+        assert client.post("/rows").status_code == 501
 
 
-def test_the_command_follows_until_it_is_interrupted(plain: RunFolder) -> None:
+def test_a_slow_reader_delays_no_other(plain: RunFolder) -> None:
+    with following(plain) as server, socket.create_connection(("127.0.0.1", server.server_port), timeout=15) as slow:
+        server.everything = lambda: "x" * 30_000_000
+        slow.sendall(f"GET /all HTTP/1.1\r\nHost: localhost:{server.server_port}\r\n\r\n".encode())
+        assert slow.recv(1) == b"H"
+        assert httpx2.get(f"{server.url}rows", trust_env=False).status_code == 200
+
+
+@pytest.mark.thorough
+def test_the_command_runs_until_it_is_interrupted(plain: RunFolder) -> None:
     grow(plain, EPISODES[0])
     command = [sys.executable, "-m", "orgthink", "view", str(plain.path), "--serve", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
@@ -189,7 +199,7 @@ def test_the_command_follows_until_it_is_interrupted(plain: RunFolder) -> None:
         try:
             url = process.stdout.readline().split(" at ")[1].split()[0]
             with httpx2.Client(base_url=url, trust_env=False) as client:
-                assert client.get("/look").json()["done"] == 1
+                assert client.get("/rows").json()["done"] == 1
                 assert EPISODES[0].problem.id in client.get("/all").text
         finally:
             process.send_signal(signal.SIGINT)
@@ -200,7 +210,7 @@ def test_the_command_follows_until_it_is_interrupted(plain: RunFolder) -> None:
     assert not (plain.path / "view.html").exists()
 
 
-def test_a_port_that_is_taken_is_one_line(plain: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_taken_port_is_one_line(plain: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["view", str(plain.path), "--serve", "--port", str(port)]) == 2
@@ -208,6 +218,6 @@ def test_a_port_that_is_taken_is_one_line(plain: RunFolder, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("option", ["--out x.html", "--perfetto x.json", "--transcript", "--episode x"])
-def test_what_does_not_go_with_serve(plain: RunFolder, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_that_exclude_serve(plain: RunFolder, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["view", str(plain.path), "--serve", *option.split()]) == 2
     assert option.split()[0] in capsys.readouterr().err

@@ -65,18 +65,12 @@ function choice(label, options, change, attributes) {
   return select;
 }
 
-/** A list of what names mean, which opens. */
-const explained = (title, pairs) =>
-  h(
-    "details",
-    { class: "meanings" },
-    h("summary", {}, title),
-    h(
-      "dl",
-      {},
-      pairs.map(([name, meaning]) => h("div", {}, h("dt", {}, name), h("dd", {}, meaning))),
-    ),
-  );
+/** Names and values of a definition list. */
+const pairs = (found) => found.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)));
+
+/** A list of definitions that can be opened. */
+const explained = (title, found) =>
+  h("details", { class: "meanings" }, h("summary", {}, title), h("dl", {}, pairs(found)));
 
 // --- marks: one colour and one shape for each organization, wherever it appears
 

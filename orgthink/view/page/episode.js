@@ -83,11 +83,7 @@ function facts(e) {
   return h(
     "div",
     {},
-    h(
-      "dl",
-      { class: "facts" },
-      list.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
-    ),
+    h("dl", { class: "facts" }, pairs(list)),
     e.error && h("p", { class: "alarm" }, e.error),
     e.faults.map((fault) => h("p", { class: "alarm" }, faultText(e, fault))),
   );

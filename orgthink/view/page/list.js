@@ -28,6 +28,8 @@ let lowered = null;
 function containing(text) {
   const wanted = text.toLowerCase();
   if (!wanted) return () => true;
+  if (data.live)
+    return (e) => [e.id, e.problem, e.organization, e.error || ""].some((part) => part.toLowerCase().includes(wanted));
   lowered ??= data.texts.map((t) => t.toLowerCase());
   const hits = lowered.map((t) => t.includes(wanted));
   return (e) =>
@@ -39,7 +41,8 @@ function containing(text) {
     e.agents.some((a) => a.spans.some((span) => hits[span[1]]) || (a.error || "").toLowerCase().includes(wanted));
 }
 
-function filterRows() {
+/** The rows that the filters let through, in order. */
+function pickRows() {
   const contains = containing(view.search);
   const fits = RESULTS[view.result][1];
   view.rows = data.episodes.filter(
@@ -54,31 +57,39 @@ function filterRows() {
       : `${whole.format(view.rows.length)} of ${whole.format(all)} episodes`;
   view.at = Math.max(0, view.rows.indexOf(current.episode));
   byId("rows").style.height = `${view.rows.length * ROW}px`;
+}
+
+function filterRows() {
+  pickRows();
   byId("list").scrollTop = 0;
   reveal();
   if (byId("heading")) byId("heading").replaceWith(heading(current.episode));
 }
 
+const set = (name) => (value) => {
+  view[name] = value;
+  filterRows();
+};
+
+function organizationChoice() {
+  const options = [["", "every organization"], ...data.organizations.map((name) => [name, name])];
+  const select = choice("Organization", options, set("organization"), { id: "by-organization" });
+  select.value = view.organization;
+  return select;
+}
+
 function drawList() {
-  const set = (name) => (value) => {
-    view[name] = value;
-    filterRows();
-  };
+  const label = data.live ? "Search problems" : "Search all text";
   const search = h("input", {
     type: "search",
     id: "search",
-    placeholder: "Search all text",
-    "aria-label": "Search all text",
+    placeholder: label,
+    "aria-label": label,
     oninput: () => set("search")(search.value),
   });
   byId("filters").append(
     search,
-    choice(
-      "Organization",
-      [["", "every organization"], ...data.organizations.map((o) => [o, o])],
-      set("organization"),
-      { id: "by-organization" },
-    ),
+    organizationChoice(),
     choice(
       "Result",
       Object.entries(RESULTS).map(([key, [text]]) => [key, text]),

@@ -1,6 +1,7 @@
-// Start, and the episode that is open.
+// Start: the first episode, the episode that the address names, and the server of a live page.
 
 function openEpisode(e) {
+  if (data.live) return want(e.id);
   current.episode = e;
   current.agent = e
     ? Math.max(
@@ -15,27 +16,36 @@ function openEpisode(e) {
   if (e) history.replaceState(null, "", `#${encodeURIComponent(e.id)}`);
 }
 
-function openHash() {
-  let wanted = location.hash.slice(1);
+/** The id in the address; an invalid escape is taken literally. */
+function hashId() {
+  const wanted = location.hash.slice(1);
   try {
-    wanted = decodeURIComponent(wanted);
+    return decodeURIComponent(wanted);
   } catch {
-    // a stray % is no escape: nothing has that id
+    return wanted;
   }
-  return data.episodes.find((e) => e.id === wanted);
 }
 
-/** The episode that shows most: right, by several agents, on a short critical path. */
+const openHash = () => data.episodes.find((e) => e.id === hashId());
+
+/** The most instructive episode: right, by several agents, on a short critical path. */
 function bestEpisode() {
-  const score = (e) => (e.grade === null ? 0 : e.grade[0] / e.grade[1]);
+  const right = (e) => (e.grade === null ? 0 : e.grade[0] / e.grade[1]);
   const together = view.rows.filter((e) => e.agents.filter((agent) => agent.spans.length).length > 1);
-  return together.sort((a, b) => score(b) - score(a) || a.steps - b.steps)[0] || view.rows[0] || null;
+  return together.sort((a, b) => right(b) - right(a) || a.steps - b.steps)[0] || view.rows[0] || null;
 }
 
 drawSummary();
 drawList();
-openEpisode(openHash() || bestEpisode());
 addEventListener("hashchange", () => {
-  const e = openHash();
-  if (e && e !== current.episode) openEpisode(e);
+  const e = data.live ? { id: hashId() } : openHash();
+  if (e && e.id && (!current.episode || e.id !== current.episode.id)) openEpisode(e);
 });
+if (data.live) {
+  byId("whole").hidden = !data.whole;
+  if (data.whole) byId("whole").setAttribute("href", data.whole);
+  live.wanted = hashId() || null;
+  live.key = storedKey();
+  if (data.locked && live.key === null) lock("");
+  else unlock();
+} else openEpisode(openHash() || bestEpisode());

@@ -3,7 +3,7 @@
 const ROW = 48; // pixels
 const view = { rows: [], at: 0 };
 
-const runs = (e) => e.stop === "running"; // on the live page only
+const runs = (e) => e.stop === "running"; // at a server only
 const solved = (e) => e.grade !== null && e.grade[0] >= e.grade[1];
 const failed = (e) =>
   e.error !== null || e.agents.some((a) => a.error !== null || ["timeout", "error"].includes(a.status));

@@ -39,9 +39,7 @@ const printer = ({ factor, digits: count }) => (value) => digits(count)(factor *
 const attempts = (row) => (row.ungraded ? `${whole.format(row.n - row.ungraded)} / ${whole.format(row.n)}` : whole.format(row.n));
 
 function drawSummary() {
-  byId("conditions").append(
-    ...Object.entries(data.conditions).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
-  );
+  byId("conditions").append(...pairs(Object.entries(data.conditions)));
   if (!data.summary.length) return;
   byId("overview").hidden = false;
   const [n, meaning] = data.summary.some((row) => row.ungraded)

@@ -52,7 +52,7 @@ def test_a_shipped_model_is_served_with_the_budget_that_it_was_trained_for(tmp_p
             response = client.post(
                 "/responses", json={"model": "asyncthink-pocket-async", "input": problem["content"], "temperature": 0}
             ).json()
-            listed = client.get(found[1].replace("/v1", "/live")).json()["ended"]
+            listed = client.get(found[1].replace("/v1", "/rows")).json()["ended"]
         assert drawn[0] == drawn[1] and len(set(drawn)) > 1, "a seed is of the whole tree"
         server.send_signal(signal.SIGTERM)
         assert server.wait(30) == 0

@@ -1,12 +1,11 @@
-// The live page: what runs at a server and what ended there last, asked for again and again while somebody looks.
+// A live page: asks its server for new rows while the page is visible, and for the open episode until it has ended.
 
-const data = { episodes: [], texts: [], organizations: [] };
-const EVERY = 1000; // milliseconds between two looks, at least
-const SHARE = 5; // a look that took long is followed by a pause of so many times as long
+const EVERY = 1000; // milliseconds between two requests, at least
+const SHARE = 5; // the pause is at least this multiple of the time of the last request
 const MOST = 200; // episodes that have ended
 const KEY = "orgthink-key"; // in the storage of the session: the browser forgets it with the tab
 
-const live = { server: null, number: 0, running: [], ended: [], wanted: null, drawn: "", key: null };
+const live = { server: null, number: 0, running: [], ended: [], wanted: null, drawn: "", key: null, pace: null };
 
 class Locked extends Error {}
 
@@ -16,7 +15,7 @@ function storedKey() {
   try {
     return sessionStorage.getItem(KEY);
   } catch {
-    return null; // a browser that stores nothing
+    return null; // a browser without storage
   }
 }
 
@@ -26,30 +25,29 @@ function storeKey(key) {
     if (key === null) sessionStorage.removeItem(KEY);
     else sessionStorage.setItem(KEY, key);
   } catch {
-    // it is known until the page is closed
+    // the key lasts until the page is closed
   }
 }
 
-/** Ask for the key, and show nothing meanwhile. */
-function lock(trouble) {
+/** Ask for the key and hide everything else. */
+function lock(message) {
   storeKey(null);
   Object.assign(live, { server: null, number: 0, running: [], ended: [], drawn: "" });
+  Object.assign(data, { episodes: [], texts: [] });
   current.episode = null;
-  data.texts = [];
   view.rows = [];
-  for (const id of ["episode", "rows", "conditions", "tip"]) byId(id).replaceChildren();
+  for (const id of ["episode", "rows", "conditions", "totals", "charts", "tip"]) byId(id).replaceChildren();
   hideTip();
-  document.querySelector("main").hidden = true;
-  byId("forget").hidden = true;
+  document.querySelector("main").hidden = byId("progress").hidden = byId("forget").hidden = true;
   byId("login").hidden = false;
-  byId("login-trouble").textContent = trouble;
+  byId("login-trouble").textContent = message;
   byId("key").focus();
 }
 
 function unlock() {
   byId("login").hidden = true;
   byId("forget").hidden = live.key === null;
-  document.querySelector("main").hidden = false;
+  document.querySelector("main").hidden = byId("progress").hidden = false;
   look();
 }
 
@@ -63,89 +61,106 @@ byId("login").addEventListener("submit", (event) => {
 });
 byId("forget").addEventListener("click", () => lock(""));
 
-// --- what the server tells
+// --- rows
 
-/** The answer of the server as text; `null` where it has no such thing. */
+/** The server's response as text; `null` for status 404. */
 async function ask(path) {
   const headers = live.key === null ? {} : { authorization: `Bearer ${live.key}` };
-  const reply = await fetch(path, { headers, cache: "no-store", credentials: "omit", redirect: "error" });
-  if (reply.status === 401) throw new Locked();
-  if (reply.status === 404) return null;
-  if (!reply.ok) throw new Error(`status ${reply.status}`);
-  return reply.text();
+  const response = await fetch(path, { headers, cache: "no-store", credentials: "omit", redirect: "error" });
+  if (response.status === 401) throw new Locked();
+  if (response.status === 404) return null;
+  if (!response.ok) throw new Error(`status ${response.status}`);
+  return response.text();
 }
 
-let looking = 0; // the newest of the loops: after a login there is another
+let looking = 0; // the newest loop: a login starts another
 
 async function look() {
   const mine = ++looking;
   const begun = performance.now();
+  let behind = false;
   try {
-    const text = await ask(`live?after=${live.number}`);
+    const text = await ask(`rows?after=${live.number}`);
     if (mine !== looking) return;
-    take(JSON.parse(text));
+    behind = take(JSON.parse(text));
     await follow();
-    trouble("");
+    setTrouble(live.trouble || "");
   } catch (error) {
     if (mine !== looking) return;
     if (error instanceof Locked) return lock(live.key === null ? "" : "The key is not valid.");
-    trouble(`The server does not answer (${error.message}). Trying again.`);
+    setTrouble(`The server does not answer (${error.message}). Trying again.`);
   }
-  const pause = Math.max(EVERY, SHARE * (performance.now() - begun));
+  const pause = behind ? 0 : Math.max(EVERY, SHARE * (performance.now() - begun));
   const again = () => mine === looking && look();
   if (document.hidden) document.addEventListener("visibilitychange", again, { once: true });
   else setTimeout(again, pause);
 }
 
-const setText = (id, text) => byId(id).textContent !== text && (byId(id).textContent = text);
-const trouble = (text) => setText("trouble", text);
+function setTrouble(text) {
+  byId("trouble").hidden = !text;
+  if (byId("trouble").textContent !== text) byId("trouble").textContent = text;
+}
 
-/** Take the list of what runs and of what has ended since the last look. */
+/** Take the rows since the last request; whether there are more now. */
 function take(now) {
   if (live.server !== null && live.server !== now.server) {
-    Object.assign(live, { server: null, number: 0, ended: [] }); // another server: its whole list comes with the next look
-    return;
+    Object.assign(live, { server: null, number: 0, ended: [], pace: null }); // another run: request all of its rows
+    return true;
   }
   Object.assign(live, { server: now.server, number: now.number, running: now.running });
   live.ended = [...now.ended, ...live.ended].slice(0, MOST);
-  drawConditions(now.counts);
+  if (now.facts) drawTotals(now);
   drawListed();
   if (live.wanted === null && view.rows.length) live.wanted = view.rows[0].id;
-  if (!view.rows.length && !current.episode)
+  if (!data.episodes.length && !current.episode)
     byId("episode").replaceChildren(h("p", { class: "quiet" }, "No episode yet."));
+  return Boolean(now.behind);
 }
 
 function drawListed() {
-  view.rows = [...live.running, ...live.ended].map((row) =>
-    current.episode && row.id === current.episode.id ? current.episode : row,
-  );
-  const names = new Set([...data.organizations, ...view.rows.map((row) => row.organization)]);
-  data.organizations = [...names];
-  view.at = Math.max(0, view.rows.indexOf(current.episode));
-  byId("rows").style.height = `${view.rows.length * ROW}px`;
-  setText("count", `${whole.format(live.running.length)} running, ${whole.format(live.ended.length)} ended`);
+  const open = current.episode;
+  data.episodes = [...live.running, ...live.ended].map((row) => (open && row.id === open.id ? open : row));
+  const names = [...new Set([...data.organizations, ...data.episodes.map((row) => row.organization)])];
+  if (names.length > data.organizations.length) {
+    data.organizations = names;
+    byId("by-organization").replaceWith(organizationChoice());
+  }
+  pickRows();
   byId("list").setAttribute("aria-activedescendant", `row-${view.at}`);
   drawRows();
 }
 
-function drawConditions(counts) {
-  const numbers = [
-    ["running", `${whole.format(live.running.length)} of ${whole.format(counts.places)}`],
-    ["ended", whole.format(counts.ended)],
-    ["left by their client", whole.format(counts.left)],
-    ["turned away", whole.format(counts.turned_away)],
-    ["sampled", `${whole.format(counts.sampled)} tokens`],
-  ];
-  byId("conditions").replaceChildren(
-    ...numbers.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
-  );
+function drawTotals({ facts, done, total, curves, trouble }) {
+  live.trouble = trouble;
+  const left = total ? remaining(done, total) : null;
+  const all = left === null ? facts : [...facts, ["left, about", duration(left)]];
+  byId("totals").replaceChildren(...pairs(all));
+  byId("bar").hidden = !total;
+  if (total) Object.assign(byId("bar"), { max: total, value: Math.min(done, total) });
+  if (curves) drawCurves(curves);
 }
 
-/** Load the episode that is wanted, unless it is here and has ended. */
+/** Seconds until the end by the speed since the page was opened; `null` if unknown. */
+function remaining(done, total) {
+  const now = performance.now();
+  live.pace ??= { done, now };
+  if (done >= total || done <= live.pace.done) return null;
+  return ((now - live.pace.now) / (done - live.pace.done) / 1000) * (total - done);
+}
+
+function duration(seconds) {
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  const minutes = Math.round(seconds / 60);
+  return minutes < 90 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+// --- the open episode
+
+/** Load the wanted episode, unless it is shown and has ended. */
 async function follow() {
   const id = live.wanted;
   if (id === null || (current.episode && current.episode.id === id && !runs(current.episode))) return;
-  const text = await ask(`live/${encodeURIComponent(id)}`);
+  const text = await ask(`rows/${encodeURIComponent(id)}`);
   if (id !== live.wanted || text === live.drawn) return;
   if (text === null) {
     const begins = live.running.some((row) => row.id === id);
@@ -163,16 +178,14 @@ async function follow() {
   show(found.episode, again);
 }
 
-// --- the episode
-
-function openEpisode(row) {
-  live.wanted = row.id;
+function want(id) {
+  live.wanted = id;
   live.drawn = "";
   hideTip();
-  follow().then(reveal, (error) => trouble(`The episode does not come (${error.message}).`));
+  follow().then(reveal, (error) => setTrouble(`The episode cannot be loaded (${error.message}).`));
 }
 
-/** Draw an episode; `again`: it is the one on the page, so what the reader does there goes on. */
+/** Draw an episode; `again`: it is already shown, so focus and scrolling are restored. */
 function show(e, again) {
   const place = again ? remember() : null;
   current.episode = e;
@@ -191,7 +204,7 @@ let pressed = false;
 addEventListener("pointerdown", () => (pressed = true));
 for (const end of ["pointerup", "pointercancel", "blur"]) addEventListener(end, () => (pressed = false));
 
-/** Whether the reader has selected text of the episode. */
+/** Whether text of the episode is selected. */
 function selecting() {
   const selection = getSelection();
   return !selection.isCollapsed && byId("episode").contains(selection.anchorNode);
@@ -240,21 +253,3 @@ function address(node) {
   return node.title ? `[title="${node.title}"]` : null;
 }
 
-// --- start
-
-function wantHash() {
-  try {
-    live.wanted = decodeURIComponent(location.hash.slice(1)) || live.wanted;
-  } catch {
-    // a stray % is no escape: nothing has that id
-  }
-}
-
-wantHash();
-addEventListener("hashchange", () => {
-  wantHash();
-  openEpisode({ id: live.wanted });
-});
-live.key = storedKey();
-if (document.body.dataset.locked === "true" && live.key === null) lock("");
-else unlock();
