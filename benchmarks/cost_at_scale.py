@@ -29,9 +29,8 @@ from orgthink.training.cluster.simulation.synthetic import (
     tree,
 )
 
-from orgthink.training.cluster.sizing.configs import config_of
-from orgthink.training.cluster.sizing.hardware import ACCELERATORS, Cluster
-from orgthink.training.cluster.sizing.shape import Model
+from orgthink.training.cluster.sizing.model import Model, config_of
+from orgthink.training.cluster.sizing.step import ACCELERATORS, Cluster
 from orgthink.util.files import write_whole
 
 PAGE = Path(__file__).parent.parent / "docs" / "cost_at_scale.md"

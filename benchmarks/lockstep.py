@@ -21,7 +21,7 @@ from torch import Tensor
 
 from benchmarks.schedules import Turn, slots
 from orgthink.models.qwen3 import Qwen3, Qwen3Config
-from orgthink.training.cluster.sizing.configs import config_of
+from orgthink.training.cluster.sizing.model import config_of
 from orgthink.util.files import write_whole
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import show

@@ -30,8 +30,7 @@ from benchmarks.pipeline_simulation import Schedule as Simulated
 from benchmarks.report import Line
 from orgthink.measure.estimate import Estimate, average
 from orgthink.training.embedded import SLOTS
-from orgthink.training.marsrl.rollout import Schedule
-from orgthink.training.marsrl.streams import ROLES
+from orgthink.training.marsrl.rollout import ROLES, Schedule
 
 BINS = 4
 """Number of bins of the learning curve, which starts at the first step."""

@@ -24,12 +24,10 @@ from orgthink.models.qwen3 import Qwen3
 from orgthink.record.episode import Episode
 from orgthink.training.embedded import SLOTS, embedded
 from orgthink.training.marsrl.chain import groups_of
-from orgthink.training.marsrl.rollout import Schedule
-from orgthink.training.marsrl.streams import STREAMS
+from orgthink.training.marsrl.rollout import STREAMS, Schedule
 from orgthink.training.recipes.jobs import Mars
 from orgthink.training.recipes.registry import RECIPES, Training, start
-from orgthink.training.rl import train_policy
-from orgthink.training.source import Clock
+from orgthink.training.rl import Clock, train_policy
 
 COLD_STARTS = Path("runs/pocket-roles/checkpoints")
 SHIPPED = MODELS / "pocket-roles"

@@ -42,7 +42,7 @@ from orgthink.measure.latency import critical_path, timeline
 from orgthink.models.qwen3 import Qwen3Config
 from orgthink.record.episode import Episode, Message, Origin, Problem, Sampling
 from orgthink.runtime import Agent, Backing, Limits, Organization, Session, attempt
-from orgthink.training.cluster.sizing.configs import config_of
+from orgthink.training.cluster.sizing.model import config_of
 
 SHAPE = "qwen3-0.6b"
 WORDS = 512

@@ -15,7 +15,7 @@ from experiments.shared.conditions import hardware
 from experiments.shared.readme import fill
 
 from orgthink.record.provenance import commit
-from orgthink.training.cluster.verl.placement import Placement
+from orgthink.training.cluster.verl.nodes import Placement
 from orgthink.util.files import write_whole
 
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"

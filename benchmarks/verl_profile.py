@@ -26,7 +26,7 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from orgthink.engines.engine import Chunk, Context
 from orgthink.record.episode import Sampling
 from orgthink.training.backend import Signals
-from orgthink.training.cluster.verl import trainer
+from orgthink.training.cluster.verl import backend as trainer
 from orgthink.training.cluster.verl.backend import VerlBackend
 from orgthink.training.cluster.verl.engine import VerlEngine
 from orgthink.training.policy_loss import PolicyLoss
@@ -65,7 +65,7 @@ PARTS = {
     "rows to workers": ("orgthink/scale/",),
     "checkpoint, metrics": (
         "orgthink/training/checkpoint.py",
-        "orgthink/training/source_state.py",
+        "orgthink/training/checkpoint.py",
         "orgthink/training/models.py",
         "orgthink/store.py",
         "orgthink/journal.py",

@@ -18,7 +18,7 @@ import tyro
 
 from benchmarks.scale_page import cluster, conditions, write
 from orgthink.training.cluster.verl.launch import run
-from orgthink.training.cluster.verl.placement import Placement
+from orgthink.training.cluster.verl.nodes import Placement
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start
 
 JOBS = {
@@ -29,7 +29,7 @@ JOBS = {
 """Recipes, with smaller steps."""
 
 ROOT = Path(__file__).parent.parent
-MODULES = "orgthink.training.cluster.verl.cpu,orgthink.training.cluster.verl.trainer,benchmarks.verl_profile"
+MODULES = "orgthink.training.cluster.verl.cpu,orgthink.training.cluster.verl.backend,benchmarks.verl_profile"
 TRAINER, PROFILE = "orgthink_profiled", "profile.jsonl"
 """Names of benchmarks/verl_profile.py, which only verl's processes can import."""
 

@@ -81,7 +81,7 @@ def evaluate(task: str | None = None, organizations: Sequence[str] = ("asyncthin
 async def atrain(recipe: str | None = None, **settings: Any) -> Path:
     """`train` in a thread, for use in an event loop. If it is cancelled, the step ends and a checkpoint is saved first,
     as with Ctrl-C; a second cancellation does not wait for that."""
-    from orgthink.training.in_thread import beside_the_loop
+    from orgthink.training.interrupt import beside_the_loop
 
     return await beside_the_loop(partial(train, recipe, **settings))
 
@@ -215,7 +215,7 @@ def train(
     gets the metrics of each step. At Ctrl-C the step ends and a checkpoint is saved. In a notebook a thread trains, and
     calls `report`. UserError for bad input.
     """
-    from orgthink.training.in_thread import wherever
+    from orgthink.training.interrupt import wherever
     from orgthink.training.recipes.registry import (
         RECIPES,
         Training,

@@ -82,7 +82,7 @@ class ExportRows:
 
     def __call__(self) -> int:
         try:
-            from orgthink.training.interchange.targets import TARGETS, Conditions
+            from orgthink.training.interchange.trainers import TARGETS, Conditions
             from orgthink.training.recipes import registry as recipes
         except ModuleNotFoundError as error:
             raise UserError(f"rows need {error.name}: pip install 'orgthink[local]'") from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from orgthink.training.cluster.sizing.memory import GIB
+from orgthink.training.cluster.sizing.plan import GIB
 from orgthink.util.errors import UserError, user_input
 from orgthink.util.terminal import show
 
@@ -44,9 +44,8 @@ class Size:
             from orgthink.training.recipes import registry as recipes
         except ModuleNotFoundError as error:
             raise UserError(f"sizes of recipes need {error.name}: pip install 'orgthink[local]'") from error
-        from orgthink.training.cluster.sizing.configs import config_of, known_models, require_known
-        from orgthink.training.cluster.sizing.recipe import model_of, require_training
-        from orgthink.training.cluster.sizing.sweep import plans
+        from orgthink.training.cluster.sizing.model import config_of, known_models, require_known
+        from orgthink.training.cluster.sizing.recipe import model_of, plans, require_training
 
         if self.gpus < 1:
             raise UserError(f"--gpus {self.gpus}: it must be at least 1")

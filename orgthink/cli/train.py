@@ -21,7 +21,7 @@ from orgthink.util.registry import default
 from orgthink.util.terminal import clean, show
 
 if TYPE_CHECKING:
-    from orgthink.training.cluster.verl.placement import Placement
+    from orgthink.training.cluster.verl.nodes import Placement
     from orgthink.training.optimization import Optimization
     from orgthink.training.recipes.jobs import Job, Report
     from orgthink.training.recipes.registry import Training
@@ -107,7 +107,7 @@ class Train(Traced):
         return self.recipe or default("recipe", "RECIPE")
 
     def _cluster(self) -> Placement:
-        from orgthink.training.cluster.verl.placement import placement_of
+        from orgthink.training.cluster.verl.nodes import placement_of
 
         return placement_of(self.cluster, "cpu" if self.device == "cpu" else "cuda")
 
@@ -136,8 +136,7 @@ class Train(Traced):
 
 def _look_ahead(training: Training, path: Path) -> int:
     """Say what a run would be, and what it still needs. UserError for what is wrong."""
-    from orgthink.training.recipes.outlook import outlook, unnamed
-    from orgthink.training.recipes.registry import is_unused
+    from orgthink.training.recipes.registry import is_unused, outlook, unnamed
 
     needs = unnamed(training.job)
     require_vacant(path, overwrite=is_unused(path))

@@ -19,10 +19,9 @@ from orgthink.engines.engine import Engine
 from orgthink.models.companions import Companions
 from orgthink.models.trainable import Trainable
 from orgthink.training import checkpoint
+from orgthink.training.gradients import add_gradients, gradient_norm
 from orgthink.training.logprobs import token_logprobs
-from orgthink.training.losses import gradient_norm
 from orgthink.training.packing import Pack, packs
-from orgthink.training.parts import add_gradients
 from orgthink.training.policy_loss import PolicyLoss, per_row_log_ratio, token_losses
 from orgthink.training.rows import PolicyRow
 from orgthink.util.errors import UserError

@@ -16,15 +16,16 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from safetensors import SafetensorError
 
 from orgthink.models.trainable import Trainable
 from orgthink.util.errors import UserError
-from orgthink.util.files import open_to_read, read_whole, require_unmoved, sync_folder
+from orgthink.util.files import open_to_read, read_whole, require_unmoved, sync_folder, write_whole
 from orgthink.util.terminal import reason, show
+from orgthink.util.validation import plain, typed
 
 T = TypeVar("T")
 
@@ -209,3 +210,83 @@ def _delete(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
+
+
+MOST = 1 << 32
+"""Largest size of a state, in bytes: it may hold everything that was sampled and is not trained on yet."""
+
+
+def save_state(file: Path, state: Any) -> None:
+    """Write a dataclass as JSON."""
+    write_whole(file, json.dumps(plain(state)).encode())
+
+
+def load_state(file: Path, cls: type[T], upgraded: Callable[[Any], Any] = lambda data: data) -> T:
+    """Read a dataclass of type `cls`. `upgraded` converts the JSON values of older releases.
+
+    UserError that names the file if it is damaged or holds something else.
+    """
+    try:
+        data = json.loads(read_whole(file, MOST))
+    except UserError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{file} cannot be read: {error}") from error
+    return typed(cls, upgraded(data), file)
+
+
+class Rates(Protocol):
+    """Settings of a training with a warm-up."""
+
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+        ...
+
+    @property
+    def warmup(self) -> int:
+        """Number of steps with linear warm-up."""
+        ...
+
+    @property
+    def learning_rate(self) -> float:
+        """Peak learning rate."""
+        ...
+
+    def rate(self, step: int) -> float:
+        """Learning rate of a step, counted from 0."""
+        ...
+
+
+def say_start(settings: Rates, step: int, removed: int) -> None:
+    """Say from which step a training goes on, and if its warm-up is never over.
+
+    `removed` is the number of recorded steps that are done again.
+    """
+    if step >= settings.steps:
+        return
+    if step:
+        show(f"orgthink: going on from step {step}", error=True)
+    elif removed:
+        show(f"orgthink: none of {removed} recorded steps was saved: beginning again", error=True)
+    if settings.warmup > settings.steps:
+        share = settings.rate(settings.steps - 1) / settings.learning_rate
+        show(
+            f"orgthink: the warm-up takes {settings.warmup} steps of {settings.steps}: the learning rate ends at "
+            f"{share:.0%} of learning_rate; lower warmup if that is not meant",
+            error=True,
+        )
+
+
+def say_saved(run: Path, step: int) -> None:
+    """Say that nothing is lost of a training that an error ended."""
+    show(f"orgthink: step {step} is saved: go on with orgthink train --resume {run}", error=True)
+
+
+def say_recorded(run: Path, step: int, episodes: int) -> None:
+    """Say where the episodes of a step are that an error ended."""
+    show(
+        f"orgthink: {episodes} episodes of step {step}, which failed, are recorded: look at them with "
+        f"orgthink view {run} --step {step}",
+        error=True,
+    )

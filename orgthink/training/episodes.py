@@ -25,15 +25,13 @@ from orgthink.record.guard import Crash, Guard, raised
 from orgthink.rewards import Score
 from orgthink.runtime.agent import Backing
 from orgthink.tasks import task_named
-from orgthink.training.border import advantages_of, score_of
-from orgthink.training.frozen import frozen
-from orgthink.training.mastered import sampled_entropy
+from orgthink.training.checkpoint import load_state, save_state
+from orgthink.training.masking import ages, sampled_entropy
+from orgthink.training.rl import Batch, Clock
 from orgthink.training.rl_settings import RlSettings
-from orgthink.training.rollout import Groups, ProblemStream, roll_out
+from orgthink.training.rollout import Groups, ProblemStream, frozen, roll_out
 from orgthink.training.rows import policy_rows
-from orgthink.training.source import Batch, Clock
-from orgthink.training.source_state import load_state, save_state
-from orgthink.training.staleness import ages
+from orgthink.training.scores import advantages_of, score_of
 from orgthink.util.concurrency import run_all
 from orgthink.util.errors import UserError, user_input
 

@@ -16,8 +16,8 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from orgthink.training.masking import Staleness
 from orgthink.training.rows import PolicyRow
-from orgthink.training.staleness import Staleness
 from orgthink.util.errors import require_at_least
 
 Ratio = Literal["token", "sequence", "sequence-mean"]

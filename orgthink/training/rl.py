@@ -11,31 +11,117 @@ progress start again, and records newer than the checkpoint are removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from orgthink.engines.engine import EngineError
+from orgthink.engines.engine import Engine, EngineError
 from orgthink.models.trainable import say_made_for
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
-from orgthink.record.guard import is_storable
+from orgthink.record.guard import Crash, is_storable, raised
 from orgthink.record.journal import Journal
 from orgthink.runtime.runner import runner
 from orgthink.training import checkpoint
-from orgthink.training.announce import say_recorded, say_saved, say_start
 from orgthink.training.backend import PolicyBackend
+from orgthink.training.checkpoint import say_recorded, say_saved, say_start
 from orgthink.training.interrupt import interrupt
-from orgthink.training.mastered import mask_mastered
-from orgthink.training.optimization import Optimization
-from orgthink.training.pausable_loop import StandstillLoop, standstill
+from orgthink.training.masking import mask_mastered, within
+from orgthink.training.optimization import Optimization, Unmoved, training_metrics, update
 from orgthink.training.rows import PolicyRow
-from orgthink.training.source import Clock, Source
-from orgthink.training.staleness import within
-from orgthink.training.update import Unmoved, training_metrics, update
 from orgthink.util.errors import UserError
 from orgthink.util.validation import typed
+
+
+class Clock:
+    """Measures the seconds of each part of a step."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """Add the time since the last lap to the part `name`."""
+        now = time.perf_counter()
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + now - self._last, 4)
+        self._last = now
+
+
+class Batch(NamedTuple):
+    """Result of `Source.collect`: the rows of a step, its metrics and its record."""
+
+    rows: list[PolicyRow]
+    """Rows with their advantages. Groups without an advantage are left out."""
+    metrics: dict[str, Any]
+    """Metrics of the rollouts, for metrics.jsonl."""
+    entropy: float | None
+    """Mean entropy of the policy over all its sampled tokens, in nats per token; `None` without any."""
+    episodes: Sequence[Episode]
+    """All episodes of the step. The metrics cover all of them, the rows only a part."""
+
+
+class Source(Protocol):
+    """Provides the rows of each step. Its state between steps is saved beside the weights."""
+
+    def working(self, crash: Crash = raised) -> AbstractAsyncContextManager[None]:
+        """Context in which rows are collected: it opens the source's own engines. UserError if one cannot be opened.
+
+        `crash` stores the traceback of a bug that ends an episode; without it the bug ends the training.
+        """
+        ...
+
+    @property
+    def sampled(self) -> Sequence[Episode]:
+        """Episodes of the last `collect`, as far as it came: the record of a step that an error ends."""
+        ...
+
+    async def collect(self, sampler: Engine, step: int, clock: Clock) -> Batch:
+        """The rows of a step, counted from 0. `step` is also the version of the sampler's weights.
+
+        UserError for rows that cannot be trained on, EngineError if the sampler fails.
+        """
+        ...
+
+    def snapshot(self) -> Callable[[Path], None]:
+        """Function that writes the state which the next step needs into a folder, as it is now, whatever comes later:
+        a step that fails leaves the state in between."""
+        ...
+
+    def load(self, folder: Path, step: int) -> None:
+        """Restore the state that was kept before step `step`."""
+        ...
+
+
+class StandstillLoop(asyncio.SelectorEventLoop):
+    """An event loop whose `time()` leaves out the seconds in `standstill`."""
+
+    def __init__(self) -> None:
+        self._paused = 0.0
+        super().__init__()
+
+    def time(self) -> float:
+        return super().time() - self._paused
+
+    @contextmanager
+    def standstill(self) -> Iterator[None]:
+        """Stop the clock in this block. The block must not await."""
+        began = self.time()
+        try:
+            yield
+        finally:
+            self._paused += self.time() - began
+
+
+@contextmanager
+def standstill() -> Iterator[None]:
+    """Stop the clock of the running loop, which must be a `StandstillLoop`."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, StandstillLoop), "train_policy starts one"
+    with loop.standstill():
+        yield
 
 
 def train_policy(

@@ -13,10 +13,10 @@ from orgthink.organizations.prompts import STYLES
 from orgthink.record.episode import Episode
 from orgthink.rewards import REWARDS, EpisodeReward, Score
 from orgthink.rewards.asyncthink import AsyncThinkReward
-from orgthink.training.border import score_of
 from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_metrics
 from orgthink.training.optimization import Optimization, idle_text, step_seconds
 from orgthink.training.rollout import ProblemStream, Rollout
+from orgthink.training.scores import score_of
 from orgthink.util.errors import UserError
 from orgthink.util.kinds import class_by_kind
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from typing import Any
 
-from orgthink.engines.engine import Engine
+from orgthink.engines import OF_FOLDERS, Engines
+from orgthink.engines.engine import Engine, EngineUnavailable
 from orgthink.evaluate.compatibility import require_roles, require_sampling
 from orgthink.evaluate.evaluation import MOST_REPEATS, OrganizationSpec, RoleSpec
 from orgthink.record.episode import Episode, Problem, Sampling, Trace
@@ -19,7 +21,7 @@ from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization
 from orgthink.tasks import task_named
 from orgthink.tasks.endless import endless
-from orgthink.training.frozen import require_models
+from orgthink.training.embedded import SLOTS
 from orgthink.util.concurrency import run_all
 from orgthink.util.errors import UserError, require_at_least
 
@@ -204,3 +206,30 @@ class Groups:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def frozen(models: Mapping[str, RoleSpec]) -> AsyncIterator[dict[str, Backing]]:
+    """The engine and sampling settings of each frozen model, by name. Models that share an engine open it once.
+
+    Local engines decode on the event loop, like the policy's, so runs are reproducible bit for bit. UserError that
+    names the model that cannot be opened.
+    """
+    async with Engines(threaded=False, slots=SLOTS) as engines:
+        backings: dict[str, Backing] = {}
+        for name, model in models.items():
+            try:
+                backings[name] = Backing(await engines.get(model.engine), model.sampling)
+            except (UserError, EngineUnavailable) as error:
+                raise UserError(f"the model of {name} cannot be used: {error}") from error
+        yield backings
+
+
+def require_models(models: Mapping[str, RoleSpec]) -> None:
+    """UserError that names a model whose engine needs a local folder that is missing."""
+    for name, model in models.items():
+        folder = model.engine.folder
+        if model.engine.engine in OF_FOLDERS and (folder is None or not (folder / "config.json").is_file()):
+            raise UserError(
+                f"the model of {name} cannot be used: {model.engine.model} is not a shipped model or a model folder"
+            )

@@ -20,11 +20,10 @@ import torch
 from orgthink.models.trainable import Trainable
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.announce import say_saved, say_start
 from orgthink.training.batches import PADDING, POOL, Cursor, batches, collate, in_one_go
+from orgthink.training.checkpoint import say_saved, say_start
+from orgthink.training.gradients import UNSOUND, add_gradients, cross_entropy_sum, gradient_norm
 from orgthink.training.interrupt import interrupt
-from orgthink.training.losses import UNSOUND, cross_entropy_sum, gradient_norm
-from orgthink.training.parts import add_gradients
 from orgthink.training.rows import Row
 from orgthink.util.errors import UserError, require_above_zero, require_at_least
 from orgthink.util.validation import typed

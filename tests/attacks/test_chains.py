@@ -12,7 +12,7 @@ from attacks.catalogue import Attack, each
 from mars_words import Habits, WordEngine
 from test_resume import settings, ticked
 
-from orgthink.training.marsrl.schedule import Chains
+from orgthink.training.marsrl.pipeline import Chains
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.util.errors import UserError
 

@@ -31,6 +31,7 @@ from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.models.trainable import say_made_for
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
+from orgthink.training.checkpoint import load_state
 from orgthink.training.coldstart.trajectories import Selection
 from orgthink.training.episodes import Episodes
 from orgthink.training.recipes.jobs import Trajectories
@@ -38,7 +39,6 @@ from orgthink.training.recipes.registry import go_on
 from orgthink.training.rl import train_policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
-from orgthink.training.source_state import load_state
 from orgthink.util import files
 from orgthink.util.errors import UserError
 

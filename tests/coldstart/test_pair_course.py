@@ -19,9 +19,8 @@ from orgthink.record.episode import Message
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.batches import POOL, Cursor, batches
-from orgthink.training.cluster.sizing.configs import QWEN3_4B
-from orgthink.training.coldstart.pair_course import end_of_text, epoch_part, rows_of, sft_course, stretches
-from orgthink.training.coldstart.pairs import Pair, write
+from orgthink.training.cluster.sizing.model import QWEN3_4B
+from orgthink.training.coldstart.pairs import Pair, end_of_text, epoch_part, rows_of, sft_course, stretches, write
 from orgthink.training.rows import Row
 from orgthink.training.sft import SftSettings, train
 from orgthink.util.errors import UserError

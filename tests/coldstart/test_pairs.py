@@ -101,7 +101,8 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path):
 import sys
 sys.modules["pyarrow"] = None
 from pathlib import Path
-from orgthink.training.coldstart.pairs import Pair, write
+from orgthink.training.coldstart.pairs import Pair
+from orgthink.training.coldstart.pairs import write
 write(Path({str(tmp_path)!r}) / "a.jsonl", [Pair("q", "r")])
 write(Path({str(tmp_path)!r}) / "a.parquet", [Pair("q", "r")])
 """

@@ -26,9 +26,8 @@ from orgthink.record.folder import RunFolder
 from orgthink.tasks import task_named
 from orgthink.tasks.countdown import COUNTDOWN
 from orgthink.training.coldstart.pairs import read_pairs
-from orgthink.training.coldstart.prompts import synthesis
 from orgthink.training.coldstart.synthesis import Harvest, Synthesis, problems, synthesise
-from orgthink.training.coldstart.teachers import model_teacher, plan_of, request
+from orgthink.training.coldstart.teachers import model_teacher, plan_of, request, synthesis
 from orgthink.training.coldstart.transcript import read_transcript
 from orgthink.util.errors import ToolError, UserError
 

@@ -28,10 +28,9 @@ from orgthink.record.folder import RunFolder
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_virtual
-from orgthink.training.cluster.sizing.configs import QWEN3_4B
-from orgthink.training.coldstart.pair_course import end_of_text
-from orgthink.training.coldstart.trajectories import Exclusion, select
-from orgthink.training.coldstart.trajectory_course import manager_row, tags_in, trajectory_rows
+from orgthink.training.cluster.sizing.model import QWEN3_4B
+from orgthink.training.coldstart.pairs import end_of_text
+from orgthink.training.coldstart.trajectories import Exclusion, manager_row, select, tags_in, trajectory_rows
 from orgthink.training.recipes.registry import RECIPES
 from orgthink.training.rows import row_of
 from orgthink.util.errors import UserError

@@ -15,9 +15,9 @@ from orgthink.grammar.actions import Answer, Fork, Join, Return
 from orgthink.grammar.asyncthink import Keys, organizer_scanner, read, worker_scanner
 from orgthink.organizations.prompts import prompt
 from orgthink.record.episode import FormatError, Origin, Problem
-from orgthink.training.coldstart.lesson import lesson
 from orgthink.training.coldstart.pairs import pairs_of
 from orgthink.training.coldstart.structures import random_plan
+from orgthink.training.coldstart.teachers import lesson
 from orgthink.training.coldstart.transcript import Dropped, Reason, read_transcript
 
 PROBLEM = Problem("p", "sudoku", "The question.")

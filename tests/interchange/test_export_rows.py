@@ -19,7 +19,7 @@ from orgthink.cli import main
 from orgthink.credit.shared import advantages
 from orgthink.record.episode import Episode, Origin
 from orgthink.record.folder import RunFolder
-from orgthink.training.interchange.targets import TARGETS
+from orgthink.training.interchange.trainers import TARGETS
 
 RECIPE = named("ASYNCTHINK")
 pytestmark = pytest.mark.usefixtures("tiny_policy")

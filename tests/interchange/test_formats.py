@@ -17,8 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orgthink.training import interchange as formats
-from orgthink.training.interchange import tinker, trl, verl
-from orgthink.training.interchange.shared import check
+from orgthink.training.interchange import trainers as tinker
+from orgthink.training.interchange import trainers as trl
+from orgthink.training.interchange import trainers as verl
+from orgthink.training.interchange.trainers import check
 from orgthink.training.policy_loss import token_weights
 from orgthink.training.rows import PolicyRow
 from orgthink.util.errors import UserError

@@ -31,15 +31,14 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_virtual
 from orgthink.training.backend import Tokens, assess
-from orgthink.training.marsrl.choose import choose
-from orgthink.training.marsrl.rollout import MarsRollout
+from orgthink.training.marsrl.rollout import MarsRollout, choose
 from orgthink.training.marsrl.settings import MarsSettings
-from orgthink.training.mastered import Mastered, mask_mastered
+from orgthink.training.masking import Mastered, mask_mastered
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
 from orgthink.training.recipes.jobs import Mars
 from orgthink.training.recipes.registry import RECIPES
+from orgthink.training.rl import Batch, Clock
 from orgthink.training.rows import PolicyRow
-from orgthink.training.source import Batch, Clock
 
 PROBLEM = Problem("p", "math", "What is 3 + 4?", data={"answer": "7"})
 RIGHT, WRONG = "**Correctness**: Correct", "2 + 2 is not 5\n**Correctness**: Wrong"

@@ -25,20 +25,19 @@ from orgthink.record.episode import Message, StopReason
 from orgthink.record.folder import RunFolder
 from orgthink.runtime import Agent
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.cluster.sizing.configs import QWEN3_4B, QWEN3_30B_A3B
-from orgthink.training.coldstart.pair_course import sft_course
-from orgthink.training.coldstart.pairs import Pair, write
+from orgthink.training.cluster.sizing.model import QWEN3_4B, QWEN3_30B_A3B
+from orgthink.training.coldstart.pairs import Pair, sft_course, write
 from orgthink.training.embedded import embedded
 from orgthink.training.marsrl import chain
-from orgthink.training.marsrl.growth import Growth
-from orgthink.training.marsrl.streams import STREAMS
+from orgthink.training.marsrl.rollout import STREAMS
+from orgthink.training.marsrl.segments import Growth
+from orgthink.training.optimization import require_no_drift
 from orgthink.training.policy_loss import weighted
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, go_on, start
 from orgthink.training.rl import train_policy
 from orgthink.training.rollout import ProblemStream, roll_out
 from orgthink.training.rows import policy_rows
 from orgthink.training.sft import SftSettings, train
-from orgthink.training.update import require_no_drift
 
 SMALL = replace(
     QWEN3_4B,

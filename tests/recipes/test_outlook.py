@@ -17,9 +17,8 @@ from tiny_recipes import MARSRL
 
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.recipes.jobs import Mars
-from orgthink.training.recipes.outlook import outlook, unnamed
-from orgthink.training.recipes.registry import RECIPES, adjusted
-from orgthink.training.source import Clock
+from orgthink.training.recipes.registry import RECIPES, adjusted, outlook, unnamed
+from orgthink.training.rl import Clock
 from orgthink.util.errors import UserError
 
 ROLES = (("solver",), ("verifier", "corrector"), ("solver", "verifier", "corrector"))

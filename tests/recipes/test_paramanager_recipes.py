@@ -26,11 +26,10 @@ from orgthink.models.trainable import open_trainable
 from orgthink.record.folder import RunFolder
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.cluster.sizing.configs import QWEN3_4B
+from orgthink.training.cluster.sizing.model import QWEN3_4B
 from orgthink.training.recipes.jobs import Policy, Trajectories
-from orgthink.training.recipes.outlook import outlook, unnamed
 from orgthink.training.recipes.paramanager import PAPER_POOL
-from orgthink.training.recipes.registry import RECIPES, Training, adjusted
+from orgthink.training.recipes.registry import RECIPES, Training, adjusted, outlook, unnamed
 from orgthink.training.rl import train_policy
 from orgthink.util.errors import UserError
 

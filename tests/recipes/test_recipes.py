@@ -23,9 +23,8 @@ from orgthink.training import checkpoint
 from orgthink.training.coldstart.pairs import Pair, write
 from orgthink.training.coldstart.synthesis import Synthesis
 from orgthink.training.recipes import jobs
-from orgthink.training.recipes.from_model import FromModel
+from orgthink.training.recipes.base_model import FromModel, require_same_problems
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, go_on, start, training_of
-from orgthink.training.recipes.unchanged import require_same_problems
 from orgthink.util.errors import UserError
 from orgthink.util.validation import plain, typed
 

@@ -14,12 +14,9 @@ from orgthink.cli.size import ROWS
 from orgthink.engines import EngineSpec
 from orgthink.evaluate.evaluation import RoleSpec
 from orgthink.record.episode import Sampling
-from orgthink.training.cluster.sizing.configs import config_of
-from orgthink.training.cluster.sizing.hardware import ACCELERATORS, Cluster
-from orgthink.training.cluster.sizing.recipe import PAPERS, model_of, require_training
-from orgthink.training.cluster.sizing.setup import Setup
-from orgthink.training.cluster.sizing.sweep import assumptions, plans
-from orgthink.training.cluster.sizing.work import Work
+from orgthink.training.cluster.sizing.model import config_of
+from orgthink.training.cluster.sizing.recipe import PAPERS, assumptions, model_of, plans, require_training
+from orgthink.training.cluster.sizing.step import ACCELERATORS, Cluster, Setup, Work
 from orgthink.training.recipes import registry as recipes
 from orgthink.training.recipes.jobs import Reinforced
 from orgthink.util.errors import UserError

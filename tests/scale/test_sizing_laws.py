@@ -7,14 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orgthink.training.cluster.sizing.configs import known_models
-from orgthink.training.cluster.sizing.hardware import ACCELERATORS, Cluster
-from orgthink.training.cluster.sizing.memory import GIB, fitting, memory
-from orgthink.training.cluster.sizing.plan import Plan
-from orgthink.training.cluster.sizing.seconds import seconds
-from orgthink.training.cluster.sizing.setup import Setup
-from orgthink.training.cluster.sizing.shape import Model
-from orgthink.training.cluster.sizing.work import Work
+from orgthink.training.cluster.sizing.model import Model, known_models
+from orgthink.training.cluster.sizing.plan import GIB, Plan, fitting, memory, seconds
+from orgthink.training.cluster.sizing.step import ACCELERATORS, Cluster, Setup, Work
 
 H100 = ACCELERATORS["h100"]
 

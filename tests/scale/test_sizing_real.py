@@ -13,10 +13,9 @@ from tiny_recipes import ASYNCTHINK, PARAMANAGER
 from orgthink.engines.local.cache import Block
 from orgthink.models.qwen3 import Qwen3, Qwen3Config
 from orgthink.record.episode import Origin
-from orgthink.training.cluster.sizing.configs import QWEN3_4B, config_of, known_models
+from orgthink.training.cluster.sizing.model import QWEN3_4B, Model, config_of, known_models
 from orgthink.training.cluster.sizing.recipe import model_of, most_sampled, work_of
-from orgthink.training.cluster.sizing.shape import Model
-from orgthink.training.cluster.sizing.work import Work
+from orgthink.training.cluster.sizing.step import Work
 from orgthink.training.embedded import sampler
 from orgthink.training.recipes import registry as recipes
 from orgthink.training.recipes.jobs import Reinforced

@@ -21,7 +21,7 @@ from orgthink.models.trainable import LoraSettings
 from orgthink.record.episode import Sampling
 from orgthink.training.cluster.verl import launch
 from orgthink.training.cluster.verl.launch import require, settings
-from orgthink.training.cluster.verl.placement import Placement, placement_of
+from orgthink.training.cluster.verl.nodes import Placement, placement_of
 from orgthink.training.recipes.jobs import Job, Mars, Policy
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start
 from orgthink.util.errors import UserError
@@ -122,7 +122,7 @@ def test_settings_of_a_job():
     assert told["+orgthink.run"] == str(Path("run").resolve())
     assert of(POLICY)["actor_rollout_ref.actor.use_kl_loss"] == "False"
     modules = told["+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES"]
-    assert modules == "'orgthink.training.cluster.verl.cpu,orgthink.training.cluster.verl.trainer'"
+    assert modules == "'orgthink.training.cluster.verl.cpu,orgthink.training.cluster.verl.backend'"
 
 
 def test_settings_of_a_cluster():

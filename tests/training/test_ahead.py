@@ -41,16 +41,14 @@ from orgthink.tasks import TASKS
 from orgthink.tasks.task import Split
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
+from orgthink.training.checkpoint import load_state
 from orgthink.training.episodes import Episodes, Place, require_version
-from orgthink.training.pausable_loop import StandstillLoop, standstill
+from orgthink.training.masking import Staleness
 from orgthink.training.policy_loss import PolicyLoss
-from orgthink.training.rl import train_policy
+from orgthink.training.rl import Batch, Clock, StandstillLoop, standstill, train_policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.training.rows import PolicyRow
-from orgthink.training.source import Batch, Clock
-from orgthink.training.source_state import load_state
-from orgthink.training.staleness import Staleness
 from orgthink.util.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")

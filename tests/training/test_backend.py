@@ -33,10 +33,10 @@ from orgthink.runtime.budget import Limits
 from orgthink.training import checkpoint as checkpoints
 from orgthink.training import logprobs
 from orgthink.training.backend import EmbeddedBackend, Signals
+from orgthink.training.masking import Staleness
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights, weighted
 from orgthink.training.rollout import ProblemStream, Rollout, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows, untrained
-from orgthink.training.staleness import Staleness
 from orgthink.util.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")

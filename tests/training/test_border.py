@@ -14,7 +14,7 @@ import torch
 from orgthink.credit import AgentWork, EpisodeCredit
 from orgthink.record.episode import Episode, Problem, Trace
 from orgthink.rewards import Score
-from orgthink.training.border import advantages_of, number, score_of
+from orgthink.training.scores import advantages_of, number, score_of
 from orgthink.util.errors import UserError
 
 EPISODE = Episode("p|o|0", Problem("p", "t", "?"), "o", 1, (Trace("root", "root", None, ()),))

@@ -48,16 +48,16 @@ from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import Split
-from orgthink.training import checkpoint, frozen
+from orgthink.training import checkpoint
+from orgthink.training import rollout as frozen
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.episodes import Episodes, require_version
 from orgthink.training.metrics import rollout_metrics
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted
-from orgthink.training.rl import train_policy
+from orgthink.training.rl import Batch, Clock, train_policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.training.rows import policy_rows
-from orgthink.training.source import Batch, Clock
 from orgthink.util.errors import UserError
 from orgthink.util.validation import plain, typed
 
@@ -479,7 +479,7 @@ def test_a_task_that_is_used_up_ends_the_draw(monkeypatch, attempts):
 
 
 def test_the_seconds_of_a_part_are_those_of_all_its_laps(monkeypatch):
-    monkeypatch.setattr("orgthink.training.source.time.perf_counter", iter([10.0, 11.0, 13.0, 13.5, 17.5]).__next__)
+    monkeypatch.setattr("orgthink.training.rl.time.perf_counter", iter([10.0, 11.0, 13.0, 13.5, 17.5]).__next__)
     clock = Clock()
     for part in ("problems", "rollout") * 2:
         clock.lap(part)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plain_policy import any_rows
 
 from orgthink.record.episode import Origin, Span, Trace
-from orgthink.training.mastered import Mastered, mask_mastered, sampled_entropy
+from orgthink.training.masking import Mastered, mask_mastered, sampled_entropy
 from orgthink.training.policy_loss import token_weights
 from orgthink.training.rows import PolicyRow
 

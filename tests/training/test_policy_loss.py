@@ -31,9 +31,9 @@ from rounding import ratio_errors, sum_error
 
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.training.backend import EmbeddedBackend
+from orgthink.training.masking import Staleness
 from orgthink.training.policy_loss import PolicyLoss, Ratio, token_losses, token_weights, weighted
 from orgthink.training.rows import PolicyRow
-from orgthink.training.staleness import Staleness
 
 pytestmark = pytest.mark.numerical
 

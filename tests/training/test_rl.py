@@ -45,6 +45,7 @@ from orgthink.tasks import task_named
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend, Signals
 from orgthink.training.episodes import Episodes, grouped, require_version, whole_groups
+from orgthink.training.optimization import minibatches, require_ratios
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.recipes.jobs import Policy
 from orgthink.training.recipes.registry import Training, go_on, start
@@ -52,7 +53,6 @@ from orgthink.training.rl import train_policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import ProblemStream, Rollout, roll_out
 from orgthink.training.rows import PolicyRow
-from orgthink.training.update import minibatches, require_ratios
 from orgthink.util.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")

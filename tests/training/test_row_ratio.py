@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from orgthink.training.masking import Staleness
 from orgthink.training.policy_loss import FARTHEST, PolicyLoss, Ratio, token_losses, token_weights
 from orgthink.training.rows import PolicyRow
-from orgthink.training.staleness import Staleness
 
 PRODUCT = PolicyLoss(ratio="sequence", reduction="episode-mean")
 MEAN = PolicyLoss(ratio="sequence-mean", reduction="episode-mean")

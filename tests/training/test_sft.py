@@ -16,8 +16,7 @@ from orgthink.models.qwen3 import Qwen3, Qwen3Config
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint, sft
 from orgthink.training.batches import Cursor, batches, collate, in_one_go
-from orgthink.training.losses import cross_entropy_sum
-from orgthink.training.parts import add_gradients
+from orgthink.training.gradients import add_gradients, cross_entropy_sum
 from orgthink.training.rows import Row
 from orgthink.training.sft import Course, SftSettings, train
 from orgthink.util.errors import UserError

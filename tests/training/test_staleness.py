@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_policy import any_rows
 
+from orgthink.training.masking import Staleness, within
 from orgthink.training.rows import PolicyRow
-from orgthink.training.staleness import Staleness, within
 
 ROW = PolicyRow(
     (5, 6, 7, 8, 9),

@@ -8,10 +8,10 @@ from orgthink.evaluate.evaluation import Evaluation, resolve
 from orgthink.evaluate.grading import grade
 from orgthink.measure.accuracy import mixed
 from orgthink.record.folder import RunFolder
-from orgthink.training.border import score_of
 from orgthink.training.episodes import credited, grouped, whole_groups
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rows import PolicyRow, policy_rows
+from orgthink.training.scores import score_of
 from orgthink.util.errors import UserError, user_input
 
 

@@ -23,9 +23,7 @@ from orgthink.organizations.verifier_corrector import report_of, role_prompt
 from orgthink.record.episode import Episode, Message, Origin, Problem, Status, StopReason, Trace
 from orgthink.rewards import RoleReward
 from orgthink.tasks.task import Task
-from orgthink.training.marsrl.choose import choose
-from orgthink.training.marsrl.rollout import MarsRollout, Schedule
-from orgthink.training.marsrl.streams import STREAMS, last_stage, role_of
+from orgthink.training.marsrl.rollout import STREAMS, MarsRollout, Schedule, choose, last_stage, role_of
 
 Outputs = Mapping[str, Trace]
 """The outputs of a chain by their places."""

@@ -12,7 +12,7 @@ from typing import Any
 from orgthink.grammar.solution import after_thinking
 from orgthink.grammar.verdict import VerdictForm
 from orgthink.record.episode import CONTROLLER
-from orgthink.training.marsrl.streams import STREAMS, role_of
+from orgthink.training.marsrl.rollout import STREAMS, role_of
 
 Json = dict[str, Any]
 

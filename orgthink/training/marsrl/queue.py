@@ -18,14 +18,14 @@ from orgthink.record.episode import CONTROLLER, Episode, Trace, episode_id
 from orgthink.record.guard import Crash, Guard, raised
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
+from orgthink.training.checkpoint import save_state
 from orgthink.training.marsrl.chain import FinishedGroup, GroupInput, groups_of, merged, sources_of
-from orgthink.training.marsrl.growth import MARSRL, Growth
-from orgthink.training.marsrl.schedule import Chain, Chains, Underway
+from orgthink.training.marsrl.pipeline import Chain, Chains, Underway
+from orgthink.training.marsrl.rollout import STREAMS, role_of
+from orgthink.training.marsrl.segments import MARSRL, Growth
 from orgthink.training.marsrl.settings import MarsSettings
-from orgthink.training.marsrl.streams import STREAMS, role_of
+from orgthink.training.rl import Batch, Clock
 from orgthink.training.rollout import Groups
-from orgthink.training.source import Batch, Clock
-from orgthink.training.source_state import save_state
 from orgthink.util.errors import UserError
 
 

@@ -2,12 +2,58 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from itertools import chain
+from typing import Literal, TypeVar, get_args
 
-from orgthink.training.marsrl.choose import Strategy
-from orgthink.training.marsrl.streams import ROLES, Role, last_stage
 from orgthink.util.errors import require_at_least
+
+Role = Literal["solver", "verifier", "corrector"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+STREAMS = ("solver", "verifier-1", "corrector-1", "verifier-2", "corrector-2")
+"""In the order of a chain."""
+
+
+def role_of(stream: str) -> str:
+    """The role of a stream."""
+    return stream.partition("-")[0]
+
+
+def last_stage(roles: tuple[Role, ...]) -> int:
+    """Place of the last stream that is trained: a chain ends after it."""
+    return max(i for i, stream in enumerate(STREAMS) if role_of(stream) in roles)
+
+
+T = TypeVar("T", bound=Hashable)
+
+Strategy = Literal["random", "balanced", "adaptive"]
+"""Any; as many of reward 1 as of reward 0; or first those that the next agent has most to learn from."""
+
+
+def choose(
+    strategy: Strategy, role: str, outputs: Sequence[T], positive: Sequence[bool], take: int, rng: random.Random
+) -> list[T]:
+    """At most `take` different outputs for an agent of `role`; `positive` says which of them were rewarded.
+
+    An output that was made often is as much likelier to be drawn, but it is taken once. Adaptive: a verifier first
+    gets wrong solutions, a corrector first findings that are right. Where a strategy finds too few of a kind, the
+    others fill up.
+    """
+    order = rng.sample(range(len(outputs)), len(outputs))
+    if strategy == "random":
+        return list(dict.fromkeys(outputs[i] for i in order))[:take]
+    first = role == "corrector" if strategy == "adaptive" else rng.random() < 0.5
+    liked, others = (
+        list(dict.fromkeys(outputs[i] for i in order if positive[i] == kind)) for kind in (first, not first)
+    )
+    if strategy == "adaptive":
+        return [*liked, *others][:take]
+    short = min(len(liked), len(others))
+    return [*chain.from_iterable(zip(liked, others, strict=False)), *liked[short:], *others[short:]][:take]
+
 
 Schedule = Literal["queue", "pipeline", "whole"]
 

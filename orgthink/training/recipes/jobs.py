@@ -19,17 +19,21 @@ from orgthink.record.folder import RunFolder
 from orgthink.training.coldstart.pairs import read_pairs
 from orgthink.training.embedded import embedded, require_local
 from orgthink.training.episodes import Episodes
+from orgthink.training.marsrl.pipeline import Chains
 from orgthink.training.marsrl.queue import Queue
-from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.optimization import Optimization
-from orgthink.training.recipes.from_model import FromModel, model_folder
-from orgthink.training.recipes.unchanged import require_same_problems, require_unchanged, sha256
-from orgthink.training.rl import train_policy
+from orgthink.training.recipes.base_model import (
+    FromModel,
+    model_folder,
+    require_same_problems,
+    require_unchanged,
+    sha256,
+)
+from orgthink.training.rl import Source, train_policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rows import PolicyRow, Row
 from orgthink.training.sft import SftSettings, train
-from orgthink.training.source import Source
 from orgthink.util.errors import UserError
 from orgthink.util.terminal import show
 
@@ -87,7 +91,7 @@ class Pairs(FromModel):
         read_pairs(self.pairs)  # before the run folder is made
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        from orgthink.training.coldstart.pair_course import sft_course
+        from orgthink.training.coldstart.pairs import sft_course
 
         assert self.pairs is not None
         course = sft_course(self.start_folder(folder), Path(self.pairs), **self.how, longest=self.longest)
@@ -137,7 +141,7 @@ class Trajectories(FromModel):
         self._rows(model_folder(self.model))
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        from orgthink.training.coldstart.pair_course import row_course
+        from orgthink.training.coldstart.pairs import row_course
 
         base = self.start_folder(folder)
         rows, selection = self._rows(base)
@@ -149,7 +153,7 @@ class Trajectories(FromModel):
     def _rows(self, base: Path) -> tuple[list[Row], Selection]:
         """The training rows for a model, and the selection. UserError if the run folder is missing or no trajectory is
         selected."""
-        from orgthink.training.coldstart.trajectory_course import trajectory_rows
+        from orgthink.training.coldstart.trajectories import trajectory_rows
 
         assert self.episodes is not None
         known = [length for length in (self.longest, context_of(base)) if length is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.settings import MarsSettings
-from orgthink.training.mastered import Mastered
+from orgthink.training.masking import Mastered
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.recipes.jobs import Mars
 

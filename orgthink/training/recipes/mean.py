@@ -21,7 +21,7 @@ from torch import Tensor
 
 from orgthink.models.trainable import ADAPTER
 from orgthink.record.folder import RunFolder
-from orgthink.training.recipes.from_model import model_folder
+from orgthink.training.recipes.base_model import model_folder
 from orgthink.util.errors import UserError
 from orgthink.util.files import locked
 

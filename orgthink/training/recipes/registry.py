@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orgthink.engines import MODELS
+from orgthink.models.trainable import resolve_device
 from orgthink.record.folder import RunFolder
+from orgthink.tasks.from_file import MissingFile
 from orgthink.training.recipes.adjust import put
-from orgthink.training.recipes.jobs import Job, Report
+from orgthink.training.recipes.jobs import Job, Reinforced, Report
 from orgthink.util.errors import UserError
 from orgthink.util.kinds import class_by_kind
 from orgthink.util.registry import Registry
@@ -157,3 +159,31 @@ def go_on(folder: RunFolder, report: Report) -> Path:
     """
     made = training_of(folder).job.run(folder, report)
     return made / "model" if (made / "model").is_dir() else made
+
+
+if TYPE_CHECKING:
+    from orgthink.training.recipes.jobs import Job
+
+
+def outlook(job: Job) -> dict[str, Any]:
+    """The job as config.json would store it and, for reinforcement learning, its bounds per step."""
+    bounds = {"bounds": job.settings.bounds()} if isinstance(job, Reinforced) else {}
+    return {"job": {"kind": JOBS.name_of(type(job)), **plain(job)}, **bounds}
+
+
+def unnamed(job: Job) -> list[str]:
+    """What the user still has to provide: options such as `--model`, and a missing file of problems.
+
+    UserError for anything else that `job.require` would refuse, as far as it can be checked without these.
+    """
+    options = [f"--{name}" for name in ("model", "pairs", "episodes") if getattr(job, name, "its own") is None]
+    try:
+        if not options:
+            job.require()
+        else:
+            resolve_device(job.device)
+            if isinstance(job, Reinforced):
+                job.settings.require(None)
+    except MissingFile as missing:
+        return [*options, f"{missing.file} (the problems of rollout.task)"]
+    return options

@@ -14,7 +14,7 @@ from orgthink.models.qwen3 import Qwen3, Qwen3Config
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.models.trainable import open_trainable, resolve_device
 from orgthink.record.folder import RunFolder
-from orgthink.training.recipes.from_model import FromModel
+from orgthink.training.recipes.base_model import FromModel
 from orgthink.training.recipes.jobs import Report
 from orgthink.training.rows import Row, row_of
 from orgthink.training.sft import Course, SftSettings, train

@@ -19,10 +19,8 @@ from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.rewards.paramanager import Gate, ParaManagerReward
 from orgthink.runtime.budget import Limits
-from orgthink.training.marsrl.choose import Strategy
-from orgthink.training.marsrl.rollout import MarsRollout
+from orgthink.training.marsrl.rollout import ROLES, MarsRollout, Role, Strategy
 from orgthink.training.marsrl.settings import MarsSettings
-from orgthink.training.marsrl.streams import ROLES, Role
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.recipes.jobs import Mars, Policy
 from orgthink.training.rl_settings import RlSettings

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from orgthink.record.episode import Episode, Origin, Problem, Sampling, Span, Trace
-from orgthink.training.interchange import tinker, trl, verl
+from orgthink.training.interchange import trainers as tinker
+from orgthink.training.interchange import trainers as trl
+from orgthink.training.interchange import trainers as verl
 from orgthink.training.interchange.problems import row_of
 from orgthink.training.rows import PolicyRow, policy_row, policy_rows, untrained
 from orgthink.util.errors import UserError

@@ -31,8 +31,7 @@ from orgthink.training.marsrl.chain import (
     part_of,
     source_of,
 )
-from orgthink.training.marsrl.rollout import MarsRollout
-from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
+from orgthink.training.marsrl.rollout import ROLES, STREAMS, MarsRollout, role_of
 
 PROBLEM = MATH.problem("7", "7")
 PLAN = MarsRollout("math", TERSE, group=8, take=2)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink.training.marsrl.choose import Strategy, choose
+from orgthink.training.marsrl.rollout import Strategy, choose
 
 STRATEGIES: list[Strategy] = ["random", "balanced", "adaptive"]
 NEXT = st.sampled_from(["verifier", "corrector"])

@@ -13,12 +13,11 @@ from orgthink.record.episode import Grade, Problem
 from orgthink.record.guard import is_storable
 from orgthink.runtime.clock import run_virtual
 from orgthink.training.marsrl.chain import Rules
+from orgthink.training.marsrl.pipeline import Chains
 from orgthink.training.marsrl.queue import Queue
-from orgthink.training.marsrl.rollout import MarsRollout
-from orgthink.training.marsrl.schedule import Chains
+from orgthink.training.marsrl.rollout import ROLES, MarsRollout
 from orgthink.training.marsrl.settings import MarsSettings
-from orgthink.training.marsrl.streams import ROLES
-from orgthink.training.source import Batch, Clock
+from orgthink.training.rl import Batch, Clock
 from orgthink.util.errors import ToolError, UserError
 
 BUG = ZeroDivisionError("a bug of the grader")

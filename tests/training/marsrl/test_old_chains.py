@@ -13,10 +13,10 @@ from terse import TERSE
 
 from orgthink.record.episode import Episode, StopReason
 from orgthink.training.marsrl.chain import OutputGroup, Rules, last_groups, outputs_of
+from orgthink.training.marsrl.pipeline import Chains
 from orgthink.training.marsrl.rollout import MarsRollout
-from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsSettings
-from orgthink.training.source import Batch, Clock
+from orgthink.training.rl import Batch, Clock
 from orgthink.util.validation import plain
 
 HABITS = Habits(solves=0.3, accuses=0.7, rambles=0.1, spellings=50)

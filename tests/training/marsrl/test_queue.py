@@ -25,15 +25,14 @@ from orgthink.record.folder import RunFolder
 from orgthink.runtime.clock import run_virtual
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.marsrl.chain import finished_in_step
+from orgthink.training.marsrl.pipeline import Chains
 from orgthink.training.marsrl.queue import Queue
-from orgthink.training.marsrl.schedule import Chains
+from orgthink.training.marsrl.rollout import STREAMS
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
-from orgthink.training.marsrl.streams import STREAMS
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.recipes.jobs import Mars
 from orgthink.training.recipes.marsrl import PAPER
-from orgthink.training.rl import train_policy
-from orgthink.training.source import Batch, Clock
+from orgthink.training.rl import Batch, Clock, train_policy
 from orgthink.util.errors import UserError
 
 BUSY = Habits(solves=0.3, accuses=0.7, rambles=0.1, spellings=50)

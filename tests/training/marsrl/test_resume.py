@@ -26,10 +26,9 @@ from orgthink.record.episode_json import dump
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.marsrl.schedule import Chains
+from orgthink.training.marsrl.pipeline import Chains
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
-from orgthink.training.rl import train_policy
-from orgthink.training.source import Batch, Clock
+from orgthink.training.rl import Batch, Clock, train_policy
 from orgthink.util.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")

@@ -17,11 +17,11 @@ from orgthink.measure.latency import critical_path, longest_path
 from orgthink.record.episode import Episode
 from orgthink.record.episode_json import dump, load
 from orgthink.training.marsrl.chain import finished_in_step
-from orgthink.training.marsrl.schedule import Chains
+from orgthink.training.marsrl.pipeline import Chains
+from orgthink.training.marsrl.rollout import ROLES, STREAMS, role_of
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
-from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
+from orgthink.training.rl import Batch, Clock
 from orgthink.training.rows import PolicyRow, row_of
-from orgthink.training.source import Batch, Clock
 from orgthink.util.errors import UserError
 from orgthink.view.layout import layout
 

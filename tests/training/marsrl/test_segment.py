@@ -33,8 +33,8 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.tasks.math import MATH
 from orgthink.training.marsrl.chain import GroupInput, Rules, outputs_of
-from orgthink.training.marsrl.growth import Growth
 from orgthink.training.marsrl.rollout import MarsRollout
+from orgthink.training.marsrl.segments import Growth
 from orgthink.training.rows import policy_row
 
 PROBLEM = MATH.problem("3 * ( 2 + 10 )", "36")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from functools import singledispatch
+from typing import Any, TypeVar
 
-from orgthink.training.cluster.sizing.rollouts import work_of_rollouts
-from orgthink.training.cluster.sizing.setup import Setup
-from orgthink.training.cluster.sizing.work import PROMPT, Work
+from orgthink.training.cluster.sizing.model import Model
+from orgthink.training.cluster.sizing.plan import Plan
+from orgthink.training.cluster.sizing.step import ACCELERATORS, PROMPT, Accelerator, Cluster, Setup, Work
+from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.recipes.jobs import Job, Reinforced
-from orgthink.util.errors import UserError
+from orgthink.training.rl_settings import RlSettings
+from orgthink.util.errors import UserError, pick, user_input
+from orgthink.util.validation import typed
 
 ROW = 2048
 """Default tokens of an output."""
@@ -114,3 +118,115 @@ def most_sampled(job: Job) -> int | None:
 def frozen_models(job: Job) -> list[str]:
     """Names of the frozen models beside the trained one. Their GPUs are not counted."""
     return [*job.settings.frozen] if isinstance(job, Reinforced) else []
+
+
+@singledispatch
+def work_of_rollouts(settings: object, context: int | None) -> Work:
+    """Work of a step that uses every budget in full; `context` is the most tokens the model reads.
+
+    Other kinds of training register a function for their settings. UserError for settings without one.
+    """
+    raise UserError(f"the work of a step of {type(settings).__name__} is not known")
+
+
+@work_of_rollouts.register
+def _work_of_episodes(settings: RlSettings, context: int | None) -> Work:
+    """One wave of c − 1 workers, each forked once and joined once. If a Join renews the organizer's budget, it samples
+    c times as much as a worker, at most what an agent may. What the workers return, at most `max_tokens` each, is
+    injected.
+
+    If only named roles are trained, such as a manager, an attempt has one sequence, and the results of its tools fill
+    the context. The further problems of `redraw` count as if they were always drawn.
+    """
+    plan = settings.rollout
+    attempts = settings.bounds()["episodes_a_step"] or 0
+    tokens, c = plan.max_tokens, 1 if plan.roles else plan.limits.capacity
+    own = min(tokens, plan.limits.max_tokens or tokens)
+    organizer = own * c if plan.limits.max_tokens is None else min(own * c, plan.limits.max_tokens)
+    injected = (c - 1) * own // c
+    prompt = PROMPT if context is None else min(PROMPT, context // 4)  # a small model's prompts are short
+    if plan.roles:
+        organization: Any = plan.made
+        rounds, calls, answer = (getattr(organization, name, 1) for name in ("rounds", "calls", "response_tokens"))
+        free_tokens = (context or 2**63) - prompt
+        if plan.limits.max_tokens is None:  # a reply a round, and the answer
+            organizer = min(free_tokens, own * (rounds + 1))
+        injected = max(0, min(free_tokens - organizer, rounds * calls * answer))
+    sampled = (organizer + (c - 1) * own) // c
+    chain = (organizer + own) / sampled if c > 1 else 1.0
+    longest = prompt + organizer + (injected if plan.roles else (c - 1) * own)
+    return Work(attempts // plan.group, plan.group, c, c, prompt, sampled, injected, chain, longest)
+
+
+@work_of_rollouts.register
+def _work_of_chains(settings: MarsSettings, context: int | None) -> Work:
+    """All possible outputs of a problem, each of full length after an input of full length. Live chains decode
+    concurrently, one segment of each output per step; a queue is taken for such a pipeline."""
+    settings = replace(settings, rollout=replace(settings.rollout, schedule="pipeline"))
+    plan, bounds = settings.rollout, settings.bounds()
+    attempts = plan.problems * plan.group
+    segments = -(-plan.max_tokens // plan.segment_tokens)
+    return Work(
+        problems=plan.problems,
+        group=plan.group,
+        agents=(bounds["outputs_of_a_problem"] or 0) // plan.group,
+        concurrent=min(bounds["outputs_a_step"] or 0, plan.live) / attempts,
+        prompt=plan.max_input,
+        sampled=plan.max_tokens,
+        chain=1 / segments,
+        longest=bounds["context"] or 0,
+        segments=segments,
+    )
+
+
+Sizes = TypeVar("Sizes")
+
+
+def plans(job: Job | None, config: Mapping[str, Any], gpus: int, gpu: str, assumed: Sequence[str] = ()) -> list[Plan]:
+    """The embedded trainer on one GPU, then verl on 1, 2, 4, … GPUs. `split` and `tensor` must divide their number.
+
+    UserError for an invalid assumption, or if no plan is left."""
+    card = pick("GPU", gpu.lower(), ACCELERATORS)
+    setups = {"embedded": embedded_setup(job)}
+    if job is None or isinstance(job, Reinforced):
+        setups["verl"] = verl_setup(job, config)
+    values = assumptions(assumed, (Work, Setup, Cluster, Accelerator))
+    found = []
+    with user_input():
+        work = with_assumed(work_of(job, config), values)
+        card = with_assumed(card, values)
+        cluster = with_assumed(Cluster(), values)
+        model = Model.of(config)
+        for name, setup in setups.items():
+            setup = with_assumed(setup, values)
+            for n in counts(gpus) if setup.sharded else [1]:
+                if n % setup.tensor == 0 and n % setup.split == 0:
+                    found.append(Plan(name, model, setup, work, card, replace(cluster, gpus=n)))
+    if not found:
+        raise UserError("tensor and split divide no number of GPUs: raise --gpus, or lower tensor and split")
+    return found
+
+
+def counts(most: int) -> list[int]:
+    """1, 2, 4, … and `most`."""
+    return sorted({*(2**i for i in range(most.bit_length())), most})
+
+
+def assumptions(given: Sequence[str], kinds: Sequence[type]) -> dict[str, str]:
+    """NAME=VALUE strings as a dictionary. UserError unless each name is a field of one of these dataclasses."""
+    known = {item.name: None for kind in kinds for item in fields(kind) if item.name != "gpus"}
+    values = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise UserError(f"--assume {each}: write NAME=VALUE, such as sampled=700")
+        if name not in known:
+            raise UserError(f"--assume {each}: unknown name; known: {', '.join(known)}")
+        values[name] = value
+    return values
+
+
+def with_assumed(sizes: Sizes, values: Mapping[str, str]) -> Sizes:
+    """The dataclass with the values that name its fields. UserError for a value of the wrong type."""
+    old = asdict(sizes)  # type: ignore[call-overload]  # its callers are dataclasses
+    return typed(type(sizes), old | {name: value for name, value in values.items() if name in old}, "--assume")

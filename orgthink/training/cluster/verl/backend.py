@@ -18,20 +18,32 @@ import ray
 import torch
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+from verl.utils.tracking import Tracking
+from verl.workers.engine_workers_tinker import TinkerActorRolloutRefWorker
 
 from orgthink.engines.engine import Engine
 from orgthink.models.companions import Companions
+from orgthink.models.tokenizer import Tokenizer
+from orgthink.record.folder import RunFolder
 from orgthink.training.backend import Signals
 from orgthink.training.checkpoint import OtherSetup
-from orgthink.training.cluster.verl.loss import row_loss
-from orgthink.training.cluster.verl.rows import fields, padding
-from orgthink.training.interchange.shared import check
-from orgthink.training.losses import UNSOUND
+from orgthink.training.cluster.verl.engine import VerlEngine
+from orgthink.training.cluster.verl.launch import FAULT, TRAINER, max_context
+from orgthink.training.cluster.verl.nodes import watched
+from orgthink.training.cluster.verl.rows import fields, padding, row_loss
+from orgthink.training.gradients import UNSOUND
+from orgthink.training.interchange.trainers import check
 from orgthink.training.policy_loss import PolicyLoss
+from orgthink.training.recipes.base_model import model_folder
+from orgthink.training.recipes.jobs import Reinforced
+from orgthink.training.recipes.registry import training_of
+from orgthink.training.rl import train_policy
 from orgthink.training.rows import PolicyRow
 from orgthink.util.errors import UserError
+from orgthink.util.terminal import show
 
 PARTITION = "train"
 """Partition of TransferQueue that holds the rows."""
@@ -168,3 +180,62 @@ def _signals(answer: Any) -> Signals:
     first = ray.get(answer.futures)[0]
     gathered = first.extra_info["metrics"]["signals"]
     return sum((signals for worker in gathered for signals in worker), Signals())
+
+
+class Rollouts:
+    """verl's `agent_loop_manager_class`: it holds the client of the rollout servers."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    @classmethod
+    def create(cls, *, llm_client: Any, **others: Any) -> Rollouts:
+        """Called by verl; its reward workers and teachers are not used."""
+        return cls(llm_client)
+
+
+@register_trainer(TRAINER)
+class OrganizationTrainer(PPOTrainer):
+    """Trains the job of a run folder, `orgthink.run` in verl's settings."""
+
+    def _init_dataloader(self) -> None:
+        """Our sources draw problems and save their position."""
+
+    def _init_resource_pool_mgr(self) -> None:
+        """Use workers with separate calls for gradients and optimizer steps."""
+        super()._init_resource_pool_mgr()
+        for role in self.role_worker_mapping:
+            self.role_worker_mapping[role] = ray.remote(TinkerActorRolloutRefWorker)
+
+    def on_sample_end(self) -> None:
+        """The backend puts servers to sleep."""
+
+    def on_step_end(self) -> None:
+        """The backend pushes weights."""
+
+    def fit(self, agent_loop_manager: Rollouts) -> None:
+        """Train to the last step, from the newest checkpoint in the run folder."""
+        folder = RunFolder.open(Path(self.config.orgthink.run))
+        job = training_of(folder).job
+        assert isinstance(job, Reinforced), "launch.py refuses other jobs"
+        base, client = model_folder(job.model), agent_loop_manager.client
+        stretch = self.config.orgthink.stretch
+        engine = VerlEngine(client, Tokenizer(base), name=base.name, context=max_context(job), stretch=stretch)
+        tracking = Tracking(
+            project_name=self.config.trainer.project_name,
+            experiment_name=self.config.trainer.experiment_name,
+            default_backend=list(self.config.trainer.logger),
+            config={**self.config, "run": folder.config},
+        )
+
+        def report(line: dict[str, Any]) -> None:
+            show(f"step {line['step']}/{job.steps}  {job.settings.progress_text(line)}")
+            tracking.log({name: value for name, value in line.items() if isinstance(value, int | float)}, line["step"])
+
+        with watched(lambda message: folder.write(FAULT, message)):
+            try:
+                train_policy(VerlBackend(self, engine, base), job.source(), job.settings, folder, report)
+            except UserError as error:  # Ray would wrap it
+                folder.write(FAULT, str(error))
+                raise
+        self._shutdown_dump_executor()

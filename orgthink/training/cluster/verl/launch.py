@@ -13,12 +13,10 @@ from typing import Any
 
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.cluster.verl.nodes import DETECTION, missing
-from orgthink.training.cluster.verl.placement import Placement
-from orgthink.training.recipes.from_model import model_folder
+from orgthink.training.cluster.verl.nodes import DETECTION, Placement, missing
+from orgthink.training.recipes.base_model import model_folder, require_same_problems
 from orgthink.training.recipes.jobs import Job, Reinforced
 from orgthink.training.recipes.registry import training_of
-from orgthink.training.recipes.unchanged import require_same_problems
 from orgthink.util.errors import UserError
 
 VERSIONS = ("0.9", "0.10")
@@ -174,7 +172,7 @@ def _of_rollout(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
         f"{rollout}.tensor_model_parallel_size": placement.tensor_parallel,
         f"{rollout}.log_prob_use_dynamic_bsz": True,
         f"{rollout}.log_prob_max_token_len_per_gpu": max(job.pack_tokens, most),
-        f"+{rollout}.agent.agent_loop_manager_class": "orgthink.training.cluster.verl.trainer.Rollouts",
+        f"+{rollout}.agent.agent_loop_manager_class": "orgthink.training.cluster.verl.backend.Rollouts",
         **given,
     }
 
@@ -183,7 +181,7 @@ def _modules(placement: Placement) -> str:
     """The modules that every process of verl imports."""
     return ",".join(
         ["orgthink.training.cluster.verl.cpu"] * (placement.device == "cpu")
-        + ["orgthink.training.cluster.verl.trainer"]
+        + ["orgthink.training.cluster.verl.backend"]
     )
 
 

@@ -30,10 +30,9 @@ from orgthink.runtime.session import Session
 from orgthink.tasks import task_named
 from orgthink.tasks.endless import endless
 from orgthink.training import checkpoint
-from orgthink.training.frozen import frozen
 from orgthink.training.interrupt import interrupt
 from orgthink.training.recipes.jobs import Report
-from orgthink.training.rollout import ProblemStream
+from orgthink.training.rollout import ProblemStream, frozen
 from orgthink.util.concurrency import run_all
 from orgthink.util.errors import UserError
 from orgthink.util.terminal import show

@@ -21,8 +21,8 @@ from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.runner import run_main
-from orgthink.training.frozen import require_models
 from orgthink.training.recipes.jobs import Report
+from orgthink.training.rollout import require_models
 from orgthink.util.errors import UserError, require_at_least
 from orgthink.util.files import locked, require_folder_name
 from orgthink_arena.organizations.router import Known

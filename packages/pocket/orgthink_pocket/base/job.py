@@ -20,7 +20,7 @@ from orgthink.training.coldstart.structures import (
     random_structure,
     varied_structure,
 )
-from orgthink.training.recipes.from_model import model_folder, start_folder
+from orgthink.training.recipes.base_model import model_folder, start_folder
 from orgthink.training.recipes.jobs import Report
 from orgthink.training.rows import Row
 from orgthink.training.sft import Course, SftSettings, suited, train

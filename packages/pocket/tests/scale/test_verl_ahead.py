@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from orgthink.training.source_state import load_state
+from orgthink.training.checkpoint import load_state
 
 pytest.importorskip("verl")
 
 from benchmarks import scale_page
 from orgthink.training import checkpoint
 from orgthink.training.cluster.verl.launch import run
-from orgthink.training.cluster.verl.placement import Placement
+from orgthink.training.cluster.verl.nodes import Placement
 from orgthink.training.episodes import Place
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start
 

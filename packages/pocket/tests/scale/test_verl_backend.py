@@ -25,11 +25,12 @@ from orgthink.training.cluster.verl import backend as module
 from orgthink.training.cluster.verl.backend import VerlBackend
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.embedded import embedded
-from orgthink.training.recipes.from_model import model_folder
+from orgthink.training.recipes.base_model import model_folder
 from orgthink.training.recipes.jobs import Reinforced
-from orgthink.training.recipes.registry import RECIPES, adjusted
-from orgthink.training.source import Clock
-from orgthink.training.update import update
+from orgthink.training.recipes.registry import RECIPES
+from orgthink.training.recipes.registry import adjusted
+from orgthink.training.rl import Clock
+from orgthink.training.optimization import update
 from orgthink.training.rows import PolicyRow
 
 pytestmark = pytest.mark.verl

@@ -26,18 +26,23 @@ from verl.workers.engine_workers_tinker import TinkerActorRolloutRefWorker
 from verl.workers.utils.padding import response_from_nested
 
 from orgthink.models.qwen3 import Qwen3
-from orgthink.training.cluster.verl.loss import row_loss
-from orgthink.training.cluster.verl.rows import fields, padding
-from orgthink.training.backend import EmbeddedBackend, Signals
+from orgthink.training.cluster.verl.rows import row_loss
+from orgthink.training.cluster.verl.rows import fields
+from orgthink.training.cluster.verl.rows import padding
+from orgthink.training.backend import EmbeddedBackend
+from orgthink.training.backend import Signals
 from orgthink.training.embedded import embedded
-from orgthink.training.recipes.from_model import model_folder
-from orgthink.training.recipes.jobs import Mars, Reinforced
-from orgthink.training.mastered import Mastered, mask_mastered
+from orgthink.training.recipes.base_model import model_folder
+from orgthink.training.recipes.jobs import Mars
+from orgthink.training.recipes.jobs import Reinforced
+from orgthink.training.masking import Mastered
+from orgthink.training.masking import mask_mastered
 from orgthink.training.policy_loss import weighted
-from orgthink.training.recipes.registry import RECIPES, adjusted
-from orgthink.training.source import Clock
+from orgthink.training.recipes.registry import RECIPES
+from orgthink.training.recipes.registry import adjusted
+from orgthink.training.rl import Clock
 from orgthink.training.rows import PolicyRow
-from orgthink.training.staleness import within
+from orgthink.training.masking import within
 
 pytestmark = [pytest.mark.verl, pytest.mark.numerical]
 

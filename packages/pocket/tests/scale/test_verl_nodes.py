@@ -36,11 +36,16 @@ from safetensors.torch import load_file
 
 from orgthink.util.errors import UserError
 from orgthink.training.cluster.verl.backend import VerlBackend
-from orgthink.training.cluster.verl.placement import Placement
+from orgthink.training.cluster.verl.nodes import Placement
 from orgthink.training.cluster.verl.nodes import missing
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.recipes.registry import RECIPES, Training, adjusted, go_on, start, training_of
+from orgthink.training.recipes.registry import RECIPES
+from orgthink.training.recipes.registry import Training
+from orgthink.training.recipes.registry import adjusted
+from orgthink.training.recipes.registry import go_on
+from orgthink.training.recipes.registry import start
+from orgthink.training.recipes.registry import training_of
 
 pytestmark = pytest.mark.verl
 

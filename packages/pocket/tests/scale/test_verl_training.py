@@ -27,8 +27,8 @@ from orgthink.engines.local.engine import LocalEngine
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.cluster.verl.launch import run
-from orgthink.training.cluster.verl.placement import Placement
-from orgthink.training.recipes.from_model import model_folder
+from orgthink.training.cluster.verl.nodes import Placement
+from orgthink.training.recipes.base_model import model_folder
 from orgthink.training.recipes.jobs import Reinforced
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, go_on, start, training_of
 

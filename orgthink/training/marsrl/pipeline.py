@@ -29,7 +29,7 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import task_named
 from orgthink.tasks.endless import endless
-from orgthink.training.border import advantages_of, number
+from orgthink.training.checkpoint import load_state, save_state
 from orgthink.training.episodes import check_of
 from orgthink.training.marsrl.chain import (
     FinishedGroup,
@@ -41,16 +41,14 @@ from orgthink.training.marsrl.chain import (
     part_of,
     require_sound,
 )
-from orgthink.training.marsrl.growth import Growth
-from orgthink.training.marsrl.metrics import rollout_metrics
 from orgthink.training.marsrl.old_chains import as_episodes
-from orgthink.training.marsrl.settings import MarsSettings
-from orgthink.training.marsrl.streams import STREAMS, role_of
-from orgthink.training.mastered import sampled_entropy
+from orgthink.training.marsrl.rollout import STREAMS, role_of
+from orgthink.training.marsrl.segments import Growth
+from orgthink.training.marsrl.settings import MarsSettings, rollout_metrics
+from orgthink.training.masking import ages, sampled_entropy
+from orgthink.training.rl import Batch, Clock
 from orgthink.training.rows import PolicyRow, policy_row
-from orgthink.training.source import Batch, Clock
-from orgthink.training.source_state import load_state, save_state
-from orgthink.training.staleness import ages
+from orgthink.training.scores import advantages_of, number
 from orgthink.util.errors import UserError, user_input
 
 

@@ -1,8 +1,4 @@
-"""Gradients of a batch whose parts are computed side by side, one thread each.
-
-A small model's kernels are too short to share: on two cores, two parts at once take half of the time, one part on two
-threads takes five sixths.
-"""
+"""Losses as pure functions of tensors."""
 
 from __future__ import annotations
 
@@ -10,10 +6,40 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from math import isfinite
 from typing import TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from orgthink.models.trainable import Trainable
+from orgthink.util.errors import UserError
+
+UNSOUND = "lower the learning rate, or check what the model learns from and its rewards; checkpoints are as they were"
+"""What to do about a gradient that is not finite: nothing of it may reach the weights."""
+
+# Shapes: B rows, T tokens.
+
+
+def cross_entropy_sum(model: Trainable, ids_BT: Tensor, trained_BT: Tensor) -> Tensor:
+    """Sum of -log p(token | all tokens before it) over the trained tokens.
+
+    For the mean, divide by the number of trained tokens of all micro-batches. Logits are computed only for positions
+    that predict a trained token.
+    """
+    hidden = model.hidden(ids_BT[:, :-1])
+    mask = trained_BT[:, 1:]
+    return F.cross_entropy(model.logits(hidden[mask]), ids_BT[:, 1:][mask], reduction="sum")
+
+
+def gradient_norm(parameters: Sequence[Tensor], limit: float) -> float:
+    """Clip the global gradient norm to `limit`. Returns the norm before clipping. UserError if it is not finite."""
+    norm = float(torch.nn.utils.clip_grad_norm_(parameters, limit))
+    if not isfinite(norm):
+        raise UserError(f"the gradient norm is {norm}: {UNSOUND}")
+    return norm
+
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")

@@ -15,7 +15,7 @@ from orgthink.runtime.agent import Agent, Work
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.training.marsrl.chain import GroupInput, OutputGroup, Rules, groups_of, last_groups, outputs_of
-from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
+from orgthink.training.marsrl.rollout import ROLES, STREAMS, role_of
 
 MARSRL = "marsrl"
 """The name of the organization in the record."""

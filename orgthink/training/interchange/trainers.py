@@ -1,0 +1,336 @@
+"""Checks that the formats of all targets share.
+
+Most trainers do not check their rows: a mask that is one token too long silently trains the wrong tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orgthink.training.interchange import trainers as tinker
+from orgthink.training.interchange import trainers as trl
+from orgthink.training.interchange import trainers as verl
+from orgthink.training.policy_loss import token_weights
+from orgthink.training.rows import PolicyRow
+from orgthink.util.errors import UserError
+
+Reduction = Literal["token-mean", "episode-mean"]
+"""Every token of a minibatch has the same weight, or every episode. The rows are one minibatch of the target."""
+
+LARGEST = 3.4e38
+"""The largest 32-bit float: every target stores numbers as 32-bit floats."""
+
+UNTRAINED = -1
+"""Stands for the version of a token that is not trained."""
+
+
+def check(rows: Sequence[PolicyRow]) -> None:
+    """Raise UserError that names the first row that no trainer could use."""
+    for row in rows:
+        fault = _fault(row)
+        if fault is not None:
+            raise refused(row, fault)
+
+
+def _fault(row: PolicyRow) -> str | None:
+    """What is wrong with a row; `None` for a good one."""
+    lengths = {len(row.token_ids), len(row.trained), len(row.logprobs), len(row.age)}
+    if len(lengths) > 1:
+        return f"ids, mask, log-probabilities and ages have lengths {sorted(lengths)}: every token has one of each"
+    if not any(row.trained):
+        return "nothing in it is trained: leave it out"
+    if row.trained[0]:
+        return "its first token is trained, which nothing predicts: a row begins with its prompt"
+    if min(row.token_ids) < 0:
+        return f"token id {min(row.token_ids)}: ids are numbers from 0 on"
+    if not abs(row.advantage) <= LARGEST:
+        return f"its advantage is {row.advantage}: it must be a finite number"
+    if not 0 < row.temperature <= LARGEST:
+        return f"its temperature is {row.temperature}: it must be a number above 0"
+    for at, (trained, logprob, age) in enumerate(zip(row.trained, row.logprobs, row.age, strict=True)):
+        if not abs(logprob) <= LARGEST:
+            return f"token {at} has log-probability {logprob}: it must be a finite number"
+        if age < 0:
+            return f"token {at} has age {age}: ages are numbers from 0 on"
+        if not trained and (logprob != 0 or age != 0):
+            return f"token {at} is not trained and has log-probability {logprob} and age {age}: both must be 0"
+    return None
+
+
+def refused(row: PolicyRow, why: str) -> UserError:
+    return UserError(f"episode {row.episode}, {row.agent}: {why}")
+
+
+def require_temperature(rows: Sequence[PolicyRow], temperature: float, target: str) -> None:
+    """Refuse rows of another temperature, for targets that divide all logits by the same one."""
+    for row in rows:
+        if row.temperature != temperature:
+            raise refused(
+                row,
+                f"sampled at temperature {row.temperature}, but {target} trains all rows at {temperature}: "
+                "sample with that, or train rows of each temperature in a run of their own",
+            )
+
+
+def require_fresh(rows: Sequence[PolicyRow], target: str) -> None:
+    """Refuse stale tokens, for targets whose rows do not say which weights sampled them."""
+    for row in rows:
+        if any(row.age):
+            raise refused(
+                row,
+                f"some of its tokens are {max(row.age)} updates old, and {target} has no field for that: "
+                "leave the row out, or set its ages to 0 if they may count as fresh",
+            )
+
+
+def require_one_row_an_episode(rows: Sequence[PolicyRow], reduction: Reduction, target: str) -> None:
+    """Refuse the episode-mean of episodes with several rows, for targets that average over tokens or rows only."""
+    if reduction == "token-mean":
+        return
+    several = Counter(row.episode for row in rows)
+    for row in rows:
+        if several[row.episode] > 1:
+            raise refused(
+                row,
+                f"its episode has {several[row.episode]} rows, and {target} cannot take their mean as one: "
+                "use reduction=token-mean, or a target that can, such as Tinker",
+            )
+
+
+def versions(row: PolicyRow, newest: int) -> list[int]:
+    """Version of the weights that sampled each token, `UNTRAINED` for untrained tokens; `newest` has age 0."""
+    if max(row.age) > newest:
+        raise refused(row, f"some of its tokens are {max(row.age)} updates old, and the newest version is {newest}")
+    return [newest - age if trained else UNTRAINED for trained, age in zip(row.trained, row.age, strict=True)]
+
+
+def one_version(row: PolicyRow, newest: int, target: str) -> int:
+    """The one version that sampled all trained tokens of a row, for targets that store one version a row."""
+    seen = sorted(set(versions(row, newest)) - {UNTRAINED})
+    if len(seen) > 1:
+        raise refused(
+            row,
+            f"sampled by versions {', '.join(map(str, seen))}, and {target} keeps one a row: leave it out, or use a "
+            "target with a version a token, such as verl",
+        )
+    return seen[0]
+
+
+def prompt_length(row: PolicyRow) -> int:
+    """Tokens before the first that is trained."""
+    return row.trained.index(True)
+
+
+def number(name: str) -> int:
+    """A number from 0 to 2⁶³ − 1 that identifies a name in every batch and process."""
+    return int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()[:8], "big") >> 1
+
+
+Server = Literal["sum", "row-mean"]
+"""How a server adds up token losses. The hosted service sums them over all data (its page on the PPO loss). SkyRL's JAX
+backend averages over each datum's targets, prompt included, and then over the data of an optimizer step."""
+
+
+class Inputs(TypedDict):
+    """Inputs of the losses: T - 1 targets of a row of T tokens."""
+
+    target_tokens: list[int]
+    """[T - 1]: the row from its second token on."""
+    logprobs: list[float]
+    """[T - 1]: of the targets, under the policy that sampled them; 0 for untrained tokens."""
+    advantages: list[float]
+    """[T - 1]: of the targets, times their weight; 0 for untrained tokens."""
+
+
+class Datum(TypedDict):
+    """`tinker.Datum(ModelInput.from_ints(model_input), loss_fn_inputs)`."""
+
+    model_input: list[int]
+    """[T - 1]: the row without its last token."""
+    loss_fn_inputs: Inputs
+    """Inputs of the loss."""
+
+
+def data(rows: Sequence[PolicyRow], *, reduction: Reduction = "token-mean", server: Server = "sum") -> list[Datum]:
+    """One datum a row, in order. `rows` are all rows of an optimizer step: their weights sum to 1.
+
+    UserError that names the row if its temperature is not 1, the one at which Tinker computes log-probabilities, or if
+    it has stale tokens.
+    """
+    check(rows)
+    require_temperature(rows, 1.0, "Tinker")
+    require_fresh(rows, "Tinker")
+    if not rows:
+        return []
+    weights = token_weights(rows, reduction)
+    if server == "row-mean":  # undo the two means
+        weights = [weight * (len(row) - 1) * len(rows) for row, weight in zip(rows, weights, strict=True)]
+    return [_datum(row, row.advantage * weight) for row, weight in zip(rows, weights, strict=True)]
+
+
+def _datum(row: PolicyRow, advantage: float) -> Datum:
+    return {
+        "model_input": list(row.token_ids[:-1]),
+        "loss_fn_inputs": {
+            "target_tokens": list(row.token_ids[1:]),
+            "logprobs": list(row.logprobs[1:]),
+            "advantages": [advantage if trained else 0.0 for trained in row.trained[1:]],
+        },
+    }
+
+
+class Sample(TypedDict):
+    """Arguments of `RolloutSample`. T tokens of the row."""
+
+    prompt: list[dict[str, str]]
+    """Messages for TRL's logs: none."""
+    completion: list[dict[str, str]]
+    """Messages for TRL's logs: none."""
+    input_ids: NDArray[np.int64]
+    """[T]: the row."""
+    completion_mask: NDArray[np.int64]
+    """[T]: 1 where a token is trained."""
+    old_log_probs: NDArray[np.float32]
+    """[T]: under the policy that sampled them; 0 for untrained tokens."""
+    advantage: float
+    """The advantage of every trained token."""
+    model_version: int
+    """Version of the weights that sampled the trained tokens."""
+    group_id: int
+    """Number of the group's name. TRL computes the common prefix of a group once."""
+    metrics: dict[str, float]
+    """For TRL's logs: none."""
+
+
+def samples(
+    rows: Sequence[PolicyRow], *, version: int, temperature: float, reduction: Reduction = "token-mean"
+) -> list[Sample]:
+    """One sample a row, in order. `version` is that of the newest weights, `temperature` that of `AsyncGRPOConfig`.
+
+    UserError for the episode-mean. UserError that names the row if it has another temperature or tokens of several
+    versions.
+    """
+    if reduction != "token-mean":
+        raise UserError("TRL averages over tokens: use reduction=token-mean, or Tinker for the episode-mean")
+    check(rows)
+    require_temperature(rows, temperature, "TRL")
+    return [_sample(row, version) for row in rows]
+
+
+def _sample(row: PolicyRow, version: int) -> Sample:
+    return {
+        "prompt": [],
+        "completion": [],
+        "input_ids": np.array(row.token_ids, np.int64),
+        "completion_mask": np.array(row.trained, np.int64),
+        "old_log_probs": np.array(row.logprobs, np.float32),
+        "advantage": row.advantage,
+        "model_version": one_version(row, version, "TRL"),
+        "group_id": number(row.group),
+        "metrics": {},
+    }
+
+
+class Extra(TypedDict):
+    """Fields that verl passes on. It reads only the range of versions."""
+
+    uid: str
+    """Group within which verl compares rows. verl makes one from the prompt: overwrite it with this."""
+    episode: str
+    """Id of the episode."""
+    agent: str
+    """Name of the agent that sampled the row."""
+    role: str
+    """Role of that agent."""
+    advantage: float
+    """The advantage of every trained token."""
+    min_global_steps: int
+    """Oldest version that sampled a trained token."""
+    max_global_steps: int
+    """Newest version that sampled a trained token."""
+    policy_versions: list[int]
+    """Version that sampled each token of the response; -1 for untrained tokens."""
+
+
+class Output(TypedDict):
+    """Arguments of `AgentLoopOutput`."""
+
+    prompt_ids: list[int]
+    """Everything before the first trained token."""
+    response_ids: list[int]
+    """The rest, injected tokens included."""
+    response_mask: list[int]
+    """1 where a token of the response is trained."""
+    response_logprobs: list[float]
+    """Under the policy that sampled them; 0 for untrained tokens."""
+    reward_score: float
+    """The advantage: without a score, verl would call a reward function."""
+    metrics: dict[str, float]
+    """Empty: verl fills in zeros."""
+    extra_fields: Extra
+    """What verl passes on."""
+
+
+def outputs(
+    rows: Sequence[PolicyRow], *, version: int, temperature: float, reduction: Reduction = "token-mean"
+) -> list[Output]:
+    """One output a row, in order. `version` is that of the newest weights, `temperature` the rollout's in verl.
+
+    verl overwrites the rewards of an episode's outputs with that of the last one; `extra_fields` stay unchanged.
+    UserError that names the row if it has another temperature, or for the episode-mean of an episode of several rows.
+    """
+    check(rows)
+    require_temperature(rows, temperature, "verl")
+    require_one_row_an_episode(rows, reduction, "verl")
+    return [_output(row, version) for row in rows]
+
+
+def _output(row: PolicyRow, version: int) -> Output:
+    cut = prompt_length(row)
+    drawn_by = versions(row, version)[cut:]
+    known = [one for one in drawn_by if one != UNTRAINED]
+    return {
+        "prompt_ids": list(row.token_ids[:cut]),
+        "response_ids": list(row.token_ids[cut:]),
+        "response_mask": [int(trained) for trained in row.trained[cut:]],
+        "response_logprobs": list(row.logprobs[cut:]),
+        "reward_score": row.advantage,
+        "metrics": {},
+        "extra_fields": {
+            "uid": row.group,
+            "episode": row.episode,
+            "agent": row.agent,
+            "role": row.role,
+            "advantage": row.advantage,
+            "min_global_steps": min(known),
+            "max_global_steps": max(known),
+            "policy_versions": drawn_by,
+        },
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Settings beside the rows. A target ignores those it has no field for."""
+
+    reduction: Reduction
+    """How the loss averages."""
+    temperature: float
+    """Temperature at which the trainer assumes that all rows were sampled."""
+    version: int
+    """Version of the newest weights."""
+
+
+TARGETS: dict[str, Callable[[Sequence[PolicyRow], Conditions], Any]] = {
+    "verl": lambda rows, on: outputs(rows, version=on.version, temperature=on.temperature, reduction=on.reduction),
+    "trl": lambda rows, on: samples(rows, version=on.version, temperature=on.temperature, reduction=on.reduction),
+    "tinker": lambda rows, on: data(rows, reduction=on.reduction),
+}
+"""Each makes a list with one item a row."""
