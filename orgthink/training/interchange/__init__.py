@@ -1,1 +1,1 @@
-"""Rows for other trainers (`trainers`, `recorded`) and problems as verl's parquet files (`problems`). Imports no trainer."""
+"""Rows for other trainers (`trainers`, `recorded`), and problems as parquet files for verl (`problems`)."""

@@ -14,9 +14,6 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from orgthink.training.interchange import trainers as tinker
-from orgthink.training.interchange import trainers as trl
-from orgthink.training.interchange import trainers as verl
 from orgthink.training.policy_loss import token_weights
 from orgthink.training.rows import PolicyRow
 from orgthink.util.errors import UserError
