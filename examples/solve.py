@@ -1,4 +1,4 @@
-"""Solve one problem with AsyncThink: `python examples/solve.py`, or with `--url http://localhost:8000/v1` on your server."""
+"""Solve one problem with AsyncThink: `python examples/solve.py`, or on your server with `--url URL`."""
 
 from __future__ import annotations
 
