@@ -25,7 +25,7 @@ from orgthink.evaluate.evaluation import evaluate as evaluate_plan
 from orgthink.evaluate.grading import grade_or_keep
 from orgthink.evaluate.presets import Allowance, allowance, attempts, organization_settings, partner_models
 from orgthink.evaluate.spending import Bounds
-from orgthink.measure.billing import Price
+from orgthink.measure.usage import Price
 from orgthink.record.episode import Episode, Problem, Sampling
 from orgthink.record.folder import RunFolder, dated
 from orgthink.runtime.agent import Backing, Watcher

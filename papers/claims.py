@@ -8,8 +8,7 @@ from math import sqrt
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from orgthink.measure.crossed import crossed_average, crossed_difference, crossed_proportion
-from orgthink.measure.estimate import Estimate, student
+from orgthink.measure.estimate import Estimate, crossed_average, crossed_difference, crossed_proportion, student
 from papers.outcomes import HERE, Outcome, read
 
 FILE = HERE / "claims.json"

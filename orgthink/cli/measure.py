@@ -16,9 +16,9 @@ from tyro.conf import Positional, arg
 from orgthink.cli.prices import read_prices
 from orgthink.cli.table import conditions, print_comparison, print_table
 from orgthink.evaluate.evaluation import Evaluation, recorded
-from orgthink.measure.billing import Price
 from orgthink.measure.comparison import against
 from orgthink.measure.summary import summarise
+from orgthink.measure.usage import Price
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
 from orgthink.util.errors import UserError

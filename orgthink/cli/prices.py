@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from orgthink.measure.billing import Price
+from orgthink.measure.usage import Price
 from orgthink.util.errors import UserError
 from orgthink.util.settings import require_known
 from orgthink.util.tabular import json_object, toml_tables

@@ -21,11 +21,9 @@ from orgthink.evaluate.compatibility import require_sampling_noise
 from orgthink.evaluate.evaluation import distinct
 from orgthink.evaluate.grading import grade_or_keep
 from orgthink.measure.accuracy import all_correct
-from orgthink.measure.billing import Prices, dollars, spent
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
-from orgthink.measure.people import model_seconds, people_seconds, with_people
-from orgthink.measure.usage import sampled_tokens
+from orgthink.measure.usage import Prices, dollars, sampled_tokens, spent
 from orgthink.record.episode import Episode, Problem
 from orgthink.record.episode_json import dump
 from orgthink.record.failures import engine_failed, failure_message
@@ -128,13 +126,11 @@ def tell(episode: Episode, prices: Prices) -> int:
     facts = [
         f"{critical_path(episode)} steps on the critical path",
         f"{sampled_tokens(episode)} tokens",
-        f"{model_seconds(episode):.2f} s",
+        f"{episode.seconds:.2f} s",
     ]
     if prices and (paid := dollars(episode.traces, prices)) is not None:
         how = f", ${paid.estimated:.4g} of them by our own counts" if paid.estimated else ""
         facts.append(f"${paid.total:.4g}{how}")
-    if with_people(episode):
-        facts.append(f"{people_seconds(episode):.2f} s waiting for people")
     if episode.grade is not None:
         facts.insert(0, f"{episode.grade.correct} of {episode.grade.required} right")
     faults = episode.format_faults
@@ -152,8 +148,7 @@ def tell_json(episode: Episode, prices: Prices) -> int:
         "critical_path_steps": critical_path(episode),
         "sampled_tokens": sampled_tokens(episode),
         "concurrency": concurrency(episode),
-        "seconds": model_seconds(episode),
-        "people_seconds": people_seconds(episode),
+        "seconds": episode.seconds,
         "dollars": spent(episode, prices),
         "episode": json.loads(dump(episode)),
     }

@@ -14,8 +14,8 @@ from orgthink.engines import Engines, EngineSpec
 from orgthink.evaluate.compatibility import require_roles, require_sampling, require_sampling_noise
 from orgthink.evaluate.grading import awaits_grade, grade_again, graded_or_kept
 from orgthink.evaluate.spending import Bounds, Spending
-from orgthink.measure.billing import Price, spent
 from orgthink.measure.summary import summarise, surviving_measures
+from orgthink.measure.usage import Price, spent
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.record.episode import Episode, Problem, Sampling, episode_id
 from orgthink.record.failures import engine_failed

@@ -11,8 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from orgthink.measure.billing import Prices, spent
-from orgthink.measure.usage import sampled_tokens
+from orgthink.measure.usage import Prices, sampled_tokens, spent
 from orgthink.record.episode import Episode
 
 

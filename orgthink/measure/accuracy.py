@@ -1,6 +1,6 @@
-"""Accuracy of answers. A measure of an episode without a grade is `None`, never 0.
+"""Accuracy of answers, and the share of episodes that failed.
 
-A failed episode with a grade counts as a wrong answer.
+The accuracy of an episode without a grade is `None`, never 0. A failed episode with a grade counts as wrong.
 """
 
 from __future__ import annotations
@@ -9,7 +9,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from math import comb
 
-from orgthink.record.episode import Episode
+from orgthink.record.episode import Episode, FormatError, StopReason, Trace
+from orgthink.util.errors import ErrorKind
+
+_STOPS = {
+    StopReason.FORMAT: ErrorKind.PROTOCOL,
+    StopReason.BUDGET: ErrorKind.BUDGET,
+    StopReason.DEADLINE: ErrorKind.DEADLINE,
+}
 
 
 def at_least(episode: Episode, a: int) -> bool | None:
@@ -27,8 +34,7 @@ def all_correct(episode: Episode) -> bool | None:
 
 
 def mixed(episodes: Iterable[Episode]) -> list[str]:
-    """Problems that some of their graded episodes answer all correctly, and others do not: only there outcomes differ
-    (section 4.2 of ParaManager)."""
+    """Problems that some graded episodes solve and others do not (section 4.2 of ParaManager)."""
     outcomes: defaultdict[str, set[bool]] = defaultdict(set)
     for episode in episodes:
         if (outcome := all_correct(episode)) is not None:
@@ -47,3 +53,38 @@ def pass_at_k(samples: Sequence[Episode], k: int) -> float | None:
     graded = [episode.grade.all_correct for episode in samples if episode.grade is not None]
     n, c = len(graded), sum(graded)
     return 1 - comb(n - c, k) / comb(n, k) if n >= k else None
+
+
+def error_kinds(episode: Episode) -> frozenset[ErrorKind]:
+    """Kinds of the errors that stopped the episode or one of its agents.
+
+    An error without a kind counts as a tool error for an agent without a model, else as an engine error.
+    """
+    found = [_kind(trace) for trace in episode.traces[1:]]
+    own = episode.error_kind or ErrorKind.ENGINE if episode.stop is StopReason.ERROR else _STOPS.get(episode.stop)
+    return frozenset(kind for kind in (own, *found) if kind is not None)
+
+
+def failed(episode: Episode) -> bool:
+    """Whether the engine or a tool failed, for the episode or for one of its agents."""
+    return StopReason.ERROR in (episode.stop, *(trace.stop for trace in episode.traces))
+
+
+def has_format_error(episode: Episode) -> bool:
+    """Whether any agent made a format error. Truncation is reported separately and does not count.
+
+    Format errors are the paper's four kinds (section 3.2 of AsyncThink), malformed tags, and a manager's replies
+    without a call or with an invalid call.
+    """
+    return any(fault.kind is not FormatError.TRUNCATED for fault in episode.format_faults)
+
+
+def was_truncated(episode: Episode) -> bool:
+    """Whether a token limit or another budget truncated any agent, workers included."""
+    return any(trace.stop in (StopReason.LENGTH, StopReason.BUDGET) for trace in episode.traces)
+
+
+def _kind(trace: Trace) -> ErrorKind | None:
+    if trace.stop is not StopReason.ERROR:
+        return _STOPS.get(trace.stop)
+    return trace.error_kind or (ErrorKind.TOOL if trace.model is None else ErrorKind.ENGINE)

@@ -10,7 +10,6 @@ from typing import Any
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.estimate import Estimate, average
 from orgthink.measure.latency import critical_path
-from orgthink.measure.people import model_seconds
 from orgthink.measure.summary import Measure, compare
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode
@@ -20,7 +19,7 @@ COMPARED: Mapping[str, Measure] = {
     "all_correct": all_correct,
     "critical_path_steps": critical_path,
     "sampled_tokens": sampled_tokens,
-    "seconds": model_seconds,
+    "seconds": lambda episode: episode.seconds,
 }
 """Measures that are compared."""
 

@@ -79,11 +79,6 @@ def _turns(manager: Trace) -> Iterator[tuple[str, str]]:
         yield "".join(reply), ""
 
 
-def ended_by_final_answer(episode: Episode, tags: CallTags = TAGS) -> bool:
-    """Whether the manager itself ended its rounds."""
-    return any(one.ends for one in rounds(episode, tags))
-
-
 def calls(episode: Episode, tags: CallTags = TAGS) -> tuple[ToolCall | BadCall, ...]:
     """Everything that the manager wrote as a call, whatever came of it, in order."""
     return tuple(call for one in rounds(episode, tags) for call in one.reply.calls)
@@ -124,9 +119,9 @@ def statuses(episode: Episode, tags: CallTags = TAGS) -> Counter[CallStatus]:
 
 def calls_per_round(episode: Episode, tags: CallTags = TAGS) -> float | None:
     """Executed calls a round; `None` without rounds. The final round counts, with its `final_answer` as one call."""
-    turns = len(rounds(episode, tags))
-    made = len(executed(episode)) + ended_by_final_answer(episode, tags)
-    return made / turns if turns else None
+    every = rounds(episode, tags)
+    made = len(executed(episode)) + any(one.ends for one in every)
+    return made / len(every) if every else None
 
 
 def requested_per_round(episode: Episode, tags: CallTags = TAGS) -> float | None:

@@ -11,12 +11,17 @@ from math import isfinite
 from typing import Any
 
 from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
-from orgthink.measure.accuracy import all_correct, at_least, pass_at_k
-from orgthink.measure.billing import Prices, dollars, spent
+from orgthink.measure.accuracy import (
+    all_correct,
+    at_least,
+    error_kinds,
+    failed,
+    has_format_error,
+    pass_at_k,
+    was_truncated,
+)
 from orgthink.measure.concurrency import concurrency
-from orgthink.measure.errors import error_kinds
 from orgthink.measure.estimate import Estimate, Values, average, difference, proportion
-from orgthink.measure.forking import forked, forks_before_thought
 from orgthink.measure.latency import critical_path
 from orgthink.measure.orchestration import (
     calls,
@@ -29,10 +34,9 @@ from orgthink.measure.orchestration import (
     tools,
     trajectory_tokens,
 )
-from orgthink.measure.people import model_seconds, people_seconds, with_people
-from orgthink.measure.usage import Usage, replies, sampled_tokens, usage
+from orgthink.measure.usage import Prices, Usage, dollars, forked, replies, sampled_tokens, spent, usage
 from orgthink.measure.verification import solver_grade
-from orgthink.record.episode import Episode, FormatError, StopReason
+from orgthink.record.episode import Episode, FormatError
 from orgthink.util.errors import ErrorKind
 from orgthink.util.terminal import reason
 
@@ -43,7 +47,7 @@ Measure = Callable[[Episode], float | None]
 
 QUANTITIES: dict[str, Measure] = {
     "critical_path_steps": critical_path,
-    "seconds": model_seconds,
+    "seconds": lambda episode: episode.seconds,
     "sampled_tokens": sampled_tokens,
     "replies": replies,
     "concurrency_pool": concurrency,
@@ -66,8 +70,7 @@ def surviving_measures(measures: Mapping[str, Measure]) -> dict[str, Measure]:
 
 
 def surviving(name: str, measure: Measure) -> Measure:
-    """A measure that somebody else wrote. Where it raises, or gives no finite number, the episode has no value of it,
-    and a line says why, the first time: all else that was measured stands."""
+    """A measure that is `None` where the plug-in's measure raises or is not finite; the first failure is logged."""
     warned = False
 
     def survived(episode: Episode) -> float | None:
@@ -75,7 +78,7 @@ def surviving(name: str, measure: Measure) -> Measure:
         try:
             value = measure(episode)
             if value is not None and not isfinite(value):
-                raise ValueError(f"{value} is no finite number")
+                raise ValueError(f"{value} is not a finite number")
         except Exception as error:
             if not warned:
                 _log.warning("the measure %s has no value of episode %s: %s", name, episode.id, reason(error))
@@ -103,7 +106,6 @@ def summarise(
     - With a solver: `solver_correct`. With a known cost: `cost_units`.
     - `forked` is the share of episodes in which a model forked. With several tasks: `by_task` has accuracy, critical
       path and forks of each, by its name.
-    - With people: `people_seconds`, which `seconds` leaves out.
     - With a manager: `OF_MANAGERS`, and the share of calls by tool, by model and by status. `tags` has the tags of its
       calls by the label of the organization, where they are not the default.
     - `own` has further measures by the label of the organization; their means are in `measures`.
@@ -127,20 +129,6 @@ def compare(
     `seed` is the seed of the interval's resampling.
     """
     return difference(_values(first, measure), _values(second, measure), seed)
-
-
-def has_format_error(episode: Episode) -> bool:
-    """Whether any agent made a format error. Truncation (TRUNCATED) is reported separately and does not count.
-
-    These are the four kinds of the paper (section 3.2 of AsyncThink) and malformed tags; of a manager also replies
-    without a call, and calls that cannot be made.
-    """
-    return any(fault.kind is not FormatError.TRUNCATED for fault in episode.format_faults)
-
-
-def was_truncated(episode: Episode) -> bool:
-    """Whether a token limit or another budget truncated any agent, workers included."""
-    return any(trace.stop in (StopReason.LENGTH, StopReason.BUDGET) for trace in episode.traces)
 
 
 def solver_correct(episode: Episode) -> bool | None:
@@ -168,7 +156,6 @@ def _summary(
         **{name: _mean(episodes, measure) for name, measure in QUANTITIES.items()},
         **({"cost_units": _mean(episodes, cost)} if any(cost(episode) is not None for episode in episodes) else {}),
         **(_paid(episodes, prices) if prices else {}),
-        **({"people_seconds": _mean(episodes, people_seconds)} if any(map(with_people, episodes)) else {}),
         **(_orchestration(episodes, tags) if any(map(managed, episodes)) else {}),
         **({"measures": {name: _mean(episodes, measure) for name, measure in own.items()}} if own else {}),
         "forked": share(forked),
@@ -176,7 +163,7 @@ def _summary(
         "format_error_rate": share(has_format_error),
         "format_errors": {kind.value: share(lambda episode, kind=kind: _made(episode, kind)) for kind in FormatError},
         "truncated_rate": share(was_truncated),
-        "errors": share(_failed),
+        "errors": share(failed),
         "error_kinds": {
             kind.value: share(lambda episode, kind=kind: kind in error_kinds(episode)) for kind in ErrorKind
         },
@@ -208,7 +195,6 @@ def _by_task(episodes: Sequence[Episode]) -> dict[str, Any]:
             "all_correct": asdict(proportion(_values(own, all_correct))),
             "critical_path_steps": _mean(own, critical_path),
             "forked": asdict(proportion(_values(own, forked))),
-            "forks_before_thought": _mean(own, forks_before_thought),
         }
         for task, own in tasks.items()
     }
@@ -261,8 +247,3 @@ def _values(episodes: Iterable[Episode], measure: Measure) -> Values:
 
 def _made(episode: Episode, kind: FormatError) -> bool:
     return any(fault.kind is kind for fault in episode.format_faults)
-
-
-def _failed(episode: Episode) -> bool:
-    """Whether the engine or a tool failed, for the episode or for one of its agents."""
-    return StopReason.ERROR in (episode.stop, *(trace.stop for trace in episode.traces))

@@ -3,18 +3,18 @@
     {"capacity": 2, "organizer": "… <FORK-1>q</FORK-1> … <JOIN-1>r</JOIN-1> … <ANSWER>x</ANSWER>",
      "workers": {"1": ["… <RETURN>r</RETURN>"]}}
 
-The list of a worker id has one text for each fork with that id, in order; those of forks with format errors, which have
-no worker, may all be left out. What follows the answer is text, and no protocol. There is no tokenizer, so tokens are
-words: white space separates them, and each tag is a word of its own.
+A worker id has one text for each fork with that id, in order; the texts of forks with format errors may all be left
+out. Text after the answer is not protocol. Tokens are words: white space separates them, and each tag is one word.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection
 from itertools import takewhile
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
 
 from orgthink.grammar.actions import Action, Answer, Fork, Join, Return
 from orgthink.grammar.asyncthink import DIALECT, Injected, Keys, read, reading, worker_scanner
@@ -33,10 +33,21 @@ from orgthink.record.episode import (
     Status,
     Trace,
 )
+from orgthink.util.validation import first_message
 
-_FIELDS = ("capacity", "organizer", "workers")
 _TAG = DIALECT.compile(DIALECT.patterns)
 _ROOT = "organizer"
+
+
+class _Texts(BaseModel, extra="forbid", strict=True):
+    """The input."""
+
+    capacity: Annotated[int, Field(ge=1)]
+    """Agents that may decode at once."""
+    organizer: str
+    """The organizer's text."""
+    workers: dict[Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,8})$")], list[str]]
+    """Id of a fork → texts of its workers."""
 
 
 def measure_text(data: Any) -> dict[str, Any]:
@@ -59,17 +70,20 @@ def measure_text(data: Any) -> dict[str, Any]:
 
 def episode_of_text(data: Any) -> Episode:
     """The record of such texts, with words as decoding steps. ValueError that names the wrong field."""
-    _check(data)
-    actions = takewhile(lambda part: not isinstance(part, Answer), read(data["organizer"]))
+    try:
+        given = _Texts.model_validate(data)
+    except ValueError as error:
+        raise ValueError(first_message(error)) from error
+    actions = takewhile(lambda part: not isinstance(part, Answer), read(given.organizer))
     forks = Counter(part.key for part in actions if isinstance(part, Fork))
-    whole = {key for key, texts in data["workers"].items() if len(texts) == forks[key]}
-    record = _Record(Keys(data["capacity"]), data["workers"], whole)
-    for part in reading(data["organizer"], record.returned):
+    whole = {key for key, texts in given.workers.items() if len(texts) == forks[key]}
+    record = _Record(Keys(given.capacity), given.workers, whole)
+    for part in reading(given.organizer, record.returned):
         if isinstance(part, Injected):
             record.inject(part.text)
         else:
             record.take(part)
-    return record.episode(data["capacity"])
+    return record.episode(given.capacity)
 
 
 def words(text: str) -> int:
@@ -170,26 +184,3 @@ def _worker(agent: str, text: str) -> Trace:
     spans = (Span(Origin.SAMPLED, text, words(text)),)
     status = Status.NO_RETURN if returned is None else Status.OK
     return Trace(agent, "worker", _ROOT, spans, status=status, returned=returned)
-
-
-def _check(data: Any) -> None:
-    if not isinstance(data, dict):
-        raise ValueError("the input is not a JSON object")
-    for name in _FIELDS:
-        if name not in data:
-            raise ValueError(f"{name}: missing")
-    for name in data:
-        if name not in _FIELDS:
-            raise ValueError(f"{name}: unknown field; known are {', '.join(_FIELDS)}")
-    capacity, workers = data["capacity"], data["workers"]
-    if type(capacity) is not int or capacity < 1:
-        raise ValueError(f"capacity: must be a whole number of at least 1, not {capacity!r}")
-    if not isinstance(data["organizer"], str):
-        raise ValueError("organizer: must be a text")
-    if not isinstance(workers, dict):
-        raise ValueError("workers: must be an object of lists of texts")
-    for key, texts in workers.items():
-        if not re.fullmatch(r"0|[1-9][0-9]{0,8}", key):
-            raise ValueError(f"workers: {key!r} is not an id: an id is a number")
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"workers: id {key} must have a list of texts")

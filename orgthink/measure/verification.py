@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.verdict import Verdict, VerdictForm, read_report
-from orgthink.measure.estimate import Values
 from orgthink.record.episode import Episode, Grade, Status, Trace
 from orgthink.tasks import task_of
 
@@ -34,22 +33,6 @@ class Judgement:
     @property
     def agrees(self) -> bool:
         return self.verdict.agrees(self.right)
-
-
-@dataclass(frozen=True, slots=True)
-class Correction:
-    """What a corrector made of a solution."""
-
-    problem: str
-    """Id of the problem."""
-    agent: str
-    """Who corrected."""
-    stream: str
-    """`corrector-1` if the solution was a solver's, `corrector-2` if a corrector's."""
-    before: bool
-    """Whether the solution was right."""
-    after: bool
-    """Whether what it wrote is."""
 
 
 def solver_grade(episode: Episode) -> Grade | None:
@@ -83,46 +66,6 @@ def judgements(episode: Episode, form: VerdictForm) -> list[Judgement]:
         for verifier, judged in _with_draft(_own(episode))
         if verifier.role == "verifier" and "/verification-" in verifier.agent  # and not a review of its own report
     ]
-
-
-def corrections(episode: Episode) -> list[Correction]:
-    """Every correction, in order."""
-    return [
-        Correction(
-            episode.problem.id,
-            corrector.agent,
-            _stream(corrector, draft),
-            _grade(episode, draft).all_correct,
-            _grade(episode, corrector).all_correct,
-        )
-        for corrector, draft in _with_draft(_own(episode))
-        if corrector.role == "corrector"
-    ]
-
-
-def accuracy(judged: Iterable[Judgement]) -> Values:
-    """Whether each verdict agrees with the truth."""
-    return [(one.problem, one.agrees) for one in judged]
-
-
-def recall(judged: Iterable[Judgement]) -> Values:
-    """Whether each wrong solution was judged wrong."""
-    return [(one.problem, one.verdict is Verdict.WRONG) for one in judged if not one.right]
-
-
-def false_alarms(judged: Iterable[Judgement]) -> Values:
-    """Whether each right solution was judged wrong."""
-    return [(one.problem, one.verdict is Verdict.WRONG) for one in judged if one.right]
-
-
-def unparsed(judged: Iterable[Judgement]) -> Values:
-    """Whether each report is without a verdict."""
-    return [(one.problem, one.verdict is Verdict.UNPARSED) for one in judged]
-
-
-def fixed(corrected: Iterable[Correction]) -> Values:
-    """Whether each wrong solution that was corrected is right afterwards."""
-    return [(one.problem, one.after) for one in corrected if not one.before]
 
 
 def _own(episode: Episode) -> list[Trace]:

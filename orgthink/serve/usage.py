@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from orgthink.measure.billing import context_tokens
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
-from orgthink.measure.usage import sampled_tokens
+from orgthink.measure.usage import context_tokens, sampled_tokens
 from orgthink.record.episode import Episode, StopReason, Trace
 
 _CUT = (StopReason.BUDGET, StopReason.LENGTH, StopReason.DEADLINE)

@@ -10,7 +10,7 @@ from loopback import answers
 
 from orgthink.evaluate.evaluation import resolve
 from orgthink.evaluate.spending import Bounds
-from orgthink.measure.billing import Price
+from orgthink.measure.usage import Price
 from orgthink.record.episode import StopReason
 from orgthink.record.folder import RunFolder
 

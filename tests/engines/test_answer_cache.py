@@ -22,7 +22,7 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.cache import NOTHING, AnswerCache
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import Chunk, EngineError, FinishReason
-from orgthink.measure.billing import Price
+from orgthink.measure.usage import Price
 from orgthink.record.episode import Sampling
 
 SEEDED = Sampling(50, seed=3)

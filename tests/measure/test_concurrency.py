@@ -44,7 +44,7 @@ def test_by_hand(program: Program, pool: float | None, workers: float | None) ->
 
 
 @given(programs())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_somebody_always_decodes(program: Program) -> None:
     """At every step of the critical path at least one agent is at work, and never more than there are."""
     episode = episode_of(program)
@@ -108,7 +108,7 @@ def pruned(episode: Episode) -> Episode:
 
 
 @given(programs())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_joined_is_the_pool_of_those_who_were_joined(program: Program) -> None:
     """As if the others had never been forked; so at least one is always at work."""
     episode = speaking(program)
@@ -120,7 +120,7 @@ def test_joined_is_the_pool_of_those_who_were_joined(program: Program) -> None:
 
 
 @given(programs(), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_silence_never_adds(program: Program, data: st.DataObject) -> None:
     episode = speaking(program)
     silent = data.draw(st.sets(st.sampled_from([trace.agent for trace in episode.traces])))

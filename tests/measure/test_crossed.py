@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orgthink.measure.crossed import Cells, crossed_average, crossed_difference, crossed_proportion
-from orgthink.measure.estimate import Estimate, average, difference, proportion
+from orgthink.measure.estimate import (
+    Cells,
+    Estimate,
+    average,
+    crossed_average,
+    crossed_difference,
+    crossed_proportion,
+    difference,
+    proportion,
+)
 
 TABLES = st.integers(2, 6).flatmap(
     lambda seeds: st.lists(

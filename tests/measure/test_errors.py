@@ -8,7 +8,7 @@ import pytest
 from manager_episodes import Call, episode_of
 
 from orgthink.cli.table import cells
-from orgthink.measure.errors import error_kinds
+from orgthink.measure.accuracy import error_kinds
 from orgthink.measure.summary import summarise
 from orgthink.record.episode import Status, StopReason
 from orgthink.util.errors import ErrorKind

@@ -28,7 +28,6 @@ from orgthink.measure.orchestration import (
     calls,
     calls_per_round,
     cost,
-    ended_by_final_answer,
     executed,
     models,
     recovered,
@@ -106,14 +105,13 @@ TURNS = {
 @pytest.mark.parametrize(("spans", "turns", "ended"), TURNS.values(), ids=TURNS)
 def test_what_is_a_round(spans, turns: int, ended: bool) -> None:
     episode = led(*spans)
-    assert (len(rounds(episode)), ended_by_final_answer(episode)) == (turns, ended)
+    assert (len(rounds(episode)), any(one.ends for one in rounds(episode))) == (turns, ended)
 
 
 def test_without_a_manager_there_are_no_rounds() -> None:
     episode = episode_of([[Call()]])
     other = replace(episode, traces=(replace(episode.root, role="organizer"), *episode.traces[1:]))
     assert (rounds(other), calls(other), executed(other), calls_per_round(other)) == ((), (), [], None)
-    assert not ended_by_final_answer(other)
 
 
 def test_all_calls_count_whatever_came_of_them() -> None:
@@ -213,8 +211,7 @@ def test_other_tags() -> None:
     assert calls(episode, tags) == (PYTHON, FINAL)
     assert statuses(episode, tags) == {TIMEOUT: 1}
     assert (calls_per_round(episode, tags), recovered(episode, tags)) == (1, True)
-    assert ended_by_final_answer(episode, tags)
-    assert (calls(episode), ended_by_final_answer(episode)) == ((), False)
+    assert calls(episode) == ()
 
 
 @given(random_rounds(), st.sampled_from(ENDS))
@@ -231,7 +228,7 @@ def test_everything_agrees_with_what_was_made(made: list[list[Call]], end: End) 
     assert statuses(episode) == Counter(call.status for call in every)
     assert unique_tools(episode) == len({call.name for call in done})
     assert cost(episode) == sum(call.cost or 0 for call in done)
-    assert ended_by_final_answer(episode) == final
+    assert any(one.ends for one in rounds(episode)) == final
     assert all(one.reply.well_formed for one in rounds(episode)[: len(made) + final])
 
 

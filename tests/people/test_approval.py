@@ -14,8 +14,7 @@ from managed import END, SOLVED, Managed, ask, program, ran, reply, told
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.grammar.toolcall import CallStatus
-from orgthink.measure.errors import error_kinds
-from orgthink.measure.people import model_seconds, people_seconds
+from orgthink.measure.accuracy import error_kinds
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
 from orgthink.record.episode import CancelSource, Decision, Episode, Message, Problem, Sampling, Status, StopReason
@@ -191,12 +190,6 @@ def test_an_episode_that_ends_asks_nobody_any_more() -> None:
 def test_the_deadline_of_an_agent_begins_when_it_does() -> None:
     episode = play(Ruler({"risky": (50, Allow())}), [*forked("done"), WORKED], limits=Limits(9, agent_seconds=8))
     assert episode.trace("organizer/1").status is Status.OK
-
-
-def test_seconds_of_a_decision_are_no_time_of_models() -> None:
-    quick, slow = (play(Ruler({"risky": (s, Allow())}), [*forked("done"), WORKED]) for s in (0, 500))
-    assert people_seconds(quick) == 0 and model_seconds(slow) == slow.seconds - people_seconds(slow)
-    assert people_seconds(slow) == 503 - 14, "the organizer and the sibling were at work until then"
 
 
 # Any number of siblings

@@ -18,7 +18,6 @@ from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.export.perfetto import trace
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.measure.orchestration import cost, rounds
-from orgthink.measure.people import model_seconds, people_seconds
 from orgthink.measure.usage import forks, replies, sampled_tokens
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
@@ -297,8 +296,6 @@ def test_how_long_a_person_takes_changes_no_number_of_the_models(seconds: float)
     for measure in (critical_path, sampled_tokens, replies):
         assert measure(quick) == measure(slow)
     assert slow.seconds - quick.seconds == pytest.approx(max(0.0, seconds - 3))
-    assert model_seconds(slow) == model_seconds(quick) == 13
-    assert people_seconds(slow) == pytest.approx(max(0.0, seconds - 3))
 
 
 def test_an_episode_is_ended_while_a_person_thinks() -> None:

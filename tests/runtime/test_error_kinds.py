@@ -8,7 +8,7 @@ import pytest
 from scripts import play
 
 from orgthink.engines.scripted import Turn
-from orgthink.measure.errors import error_kinds
+from orgthink.measure.accuracy import error_kinds
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Exhausted, Status, StopReason
 from orgthink.record.episode_json import dump, load

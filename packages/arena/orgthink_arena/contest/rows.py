@@ -1,7 +1,7 @@
 """The rows of the table, as pure functions of episodes. All results are JSON values.
 
 Shares are fractions, lengths are in tokens, and every number is {mean, low, high, n} with its 95 % interval: over
-problems, and over trainings too where each seed has its own (`orgthink.measure.crossed`).
+problems, and over trainings too where each seed has its own (`orgthink.measure.estimate`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,19 @@ from typing import Any
 
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.concurrency import concurrency
-from orgthink.measure.crossed import Cells, crossed_average, crossed_difference, crossed_proportion
-from orgthink.measure.estimate import Estimate, average, difference, proportion
-from orgthink.measure.forking import forked
+from orgthink.measure.estimate import (
+    Cells,
+    Estimate,
+    average,
+    crossed_average,
+    crossed_difference,
+    crossed_proportion,
+    difference,
+    proportion,
+)
 from orgthink.measure.latency import critical_path
 from orgthink.measure.orchestration import cost
-from orgthink.measure.people import model_seconds
-from orgthink.measure.usage import replies, sampled_tokens
+from orgthink.measure.usage import forked, replies, sampled_tokens
 from orgthink.record.episode import Episode, Exhausted
 from orgthink.util.errors import UserError
 from orgthink_arena.contest.plans import UNCAPPED, Cap
@@ -83,7 +89,7 @@ def attempt_of(episode: Episode, unit: str | None = None, cap: Cap = UNCAPPED) -
         cost_units=cost(episode),
         concurrency=concurrency(episode),
         forked=forked(episode),
-        seconds=model_seconds(episode),
+        seconds=episode.seconds,
         cut=any(trace.exhausted is not None and _is_of(cap, trace.exhausted) for trace in episode.traces),
     )
 
