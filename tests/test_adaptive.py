@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orgthink.runtime.clock import run_virtual
-from orgthink.util.addresses import server_url
 from orgthink.util.concurrency import AdaptivePlaces
 from orgthink.util.errors import ToolError
-from orgthink.util.http import HttpClient
+from orgthink.util.http import HttpClient, server_url
 
 SECONDS = 3.0
 """Of an answer."""

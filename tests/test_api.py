@@ -186,7 +186,7 @@ def test_an_endpoint_needs_no_extra():
     code = f"""if True:
         import sys
         sys.modules.update(dict.fromkeys({extras!r}))  # importing one is an ImportError
-        import orgthink.engines.endpoint, orgthink.cli.run, orgthink.cli.eval, orgthink.view
+        import orgthink.engines.endpoint.client, orgthink.cli.run, orgthink.cli.eval, orgthink.view
         print(orgthink.solve.__name__)"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.stdout.strip(), done.stderr) == ("solve", "")

@@ -187,8 +187,8 @@ async def open_engine(spec: EngineSpec, *, threaded: bool = True, slots: int = 1
 
 
 async def _open_server(spec: EngineSpec) -> Engine:
-    from orgthink.engines.cache import AnswerCache
-    from orgthink.engines.endpoint import EndpointEngine
+    from orgthink.engines.endpoint.cache import AnswerCache
+    from orgthink.engines.endpoint.client import EndpointEngine
 
     tokenizer = None
     if spec.folder is not None:

@@ -23,8 +23,8 @@ from orgthink.export.spans import trace_spans
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
 from orgthink.record.integrity import LONGEST
-from orgthink.util.addresses import server_url
 from orgthink.util.errors import user_input
+from orgthink.util.http import server_url
 from orgthink.util.redaction import conceal, conceal_named, conceal_proxies, redact
 from orgthink.util.terminal import excerpt
 from orgthink.util.version import __version__

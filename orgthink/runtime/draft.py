@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from orgthink.engines.engine import Chunk
-from orgthink.engines.fewest import fewest
 from orgthink.record.episode import Billed, Origin, Sampling, Span
 
 
@@ -55,7 +54,7 @@ class Draft:
         n, text, tokens = len(self.pieces), "".join(self.pieces), self.tokens
         reasoning = "".join(self._reasoning)
         if self.counted:
-            least = tokens if len(self._ids) == n else min(tokens, fewest(text) + fewest(reasoning))
+            least = tokens if len(self._ids) == n else 1
             tokens = max(least, min(self.counted, self.sampling.max_tokens))
         return Span(
             self._origin,

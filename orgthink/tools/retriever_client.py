@@ -9,10 +9,8 @@ from typing import Any
 
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.passages import Passage
-from orgthink.util.addresses import server_url
 from orgthink.util.errors import ToolError, UserError
-from orgthink.util.http import HttpClient, RetryPolicy
-from orgthink.util.http_response import HttpResponse, TooLarge
+from orgthink.util.http import HttpClient, HttpResponse, RetryPolicy, TooLarge, server_url
 from orgthink.util.redaction import redact_foreign
 from orgthink.util.terminal import excerpt
 

@@ -12,10 +12,8 @@ from orgthink.record.episode import Status
 from orgthink.runtime.result import Result
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.program import ending, unindented
-from orgthink.util.addresses import server_url
 from orgthink.util.errors import ToolError, UserError
-from orgthink.util.http import HttpClient, RetryPolicy
-from orgthink.util.http_response import TooLarge
+from orgthink.util.http import HttpClient, RetryPolicy, TooLarge, server_url
 from orgthink.util.redaction import redact_foreign
 from orgthink.util.terminal import excerpt
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import logging
 import random
@@ -13,62 +12,170 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
+from email.utils import parsedate_to_datetime
+from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from importlib.util import find_spec
 from itertools import count
 from math import inf
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
+from urllib.request import getproxies
 
 import httpx2
 
-from orgthink.util.addresses import require_proxies
 from orgthink.util.concurrency import AdaptivePlaces, pause, place
-from orgthink.util.errors import Failure
-from orgthink.util.http_response import OVERLOADED, HttpResponse, TooLarge, complaint, read
-from orgthink.util.redaction import conceal, redact
+from orgthink.util.errors import Failure, UserError
+from orgthink.util.redaction import conceal, conceal_proxies, redact
+from orgthink.util.secrets import expand
 from orgthink.util.terminal import excerpt, reason
 
 log = logging.getLogger(__name__)
 
-
-_make_record = logging.getLogRecordFactory()
-
-
-def _record_without_secrets(*args: Any, **kwargs: Any) -> logging.LogRecord:
-    """A record of any logger. Libraries log whole URLs, and headers that a server has sent."""
-    record = _make_record(*args, **kwargs)
-    try:
-        message = record.getMessage()
-    except Exception:  # its arguments do not fit: logging would print them as they are
-        message, record.args = f"{record.pathname}, line {record.lineno}: a message that does not fit its arguments", ()
-        record.msg = message
-    if (found := redact(message)) != message:
-        record.msg, record.args = found, ()
-    return record
-
-
-logging.setLogRecordFactory(_record_without_secrets)
-
 T = TypeVar("T")
 
-_LOGIN_OR_QUERY = re.compile(r"(?<=://)[^/?#]*@|[?#].*", re.DOTALL)
-"""What may be secret in the target of a redirect."""
+LARGEST_BODY = 64 * 2**20
+"""Most bytes of a response, unless the caller sets another limit. A stream is read event by event."""
+
+LARGEST_COMPLAINT = 2**13
+"""Bytes that are read of a response with a status other than 200."""
 
 REPORT_EVERY = 30.0
-"""Seconds between two lines about requests that are repeated."""
+"""Seconds between two warnings about repeated requests."""
+
+_LOGIN_OR_QUERY = re.compile(r"(?<=://)[^/?#]*@|[?#].*", re.DOTALL)
+"""Parts of a redirect's target that may be secret."""
+
+_TAGS = re.compile(r"<(style|script|title).*?</\1>|<[a-zA-Z/!][^>]*>", re.DOTALL | re.IGNORECASE)
+"""Markup of an HTML page, and its title, which repeats the heading."""
+
+
+class HttpResponse(NamedTuple):
+    """A complete response."""
+
+    status: int
+    """HTTP status."""
+    body: bytes
+    """Content."""
+    retry_after: float | None = None
+    """Seconds until the server accepts the request again, by its Retry-After header."""
+    location: str | None = None
+    """Target of a redirect."""
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8."""
+        return self.body.decode(errors="replace")
+
+    @property
+    def busy(self) -> bool:
+        """Whether the same request may succeed soon."""
+        failed = self.status in (408, 429) or (self.status >= 500 and self.status not in (501, 505))
+        return failed and not self.without_quota
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether the status asks for fewer requests at once."""
+        return self.status in (429, 503) and self.busy
+
+    @property
+    def without_quota(self) -> bool:
+        """Whether the account of the key has no quota left, which does not change soon."""
+        return self.status == 402 or (self.status == 429 and "insufficient_quota" in self.text)
+
+    @property
+    def complaint(self) -> str:
+        """The error message in the body, on one line, without secrets."""
+        text = self.text
+        try:
+            raw = json.loads(text)
+            found = raw.get("error") or raw.get("message") or raw.get("detail") or raw
+            text = str(found.get("message") or json.dumps(found) if isinstance(found, dict) else found)
+        except (ValueError, AttributeError, RecursionError):
+            text = _TAGS.sub(" ", redact(text[:LARGEST_COMPLAINT]))  # a proxy's page
+        return excerpt(text) or "nothing"
+
+
+class TooLarge(Exception):
+    """A response is larger than the caller allows."""
+
+
+async def read(response: httpx2.Response, most_bytes: int = LARGEST_BODY) -> HttpResponse:
+    """Read the complete response, or the beginning of one whose status is not 200. Raises TooLarge."""
+    body = bytearray()
+    async for part in response.aiter_bytes():
+        body += part
+        if response.status_code != 200 and len(body) > LARGEST_COMPLAINT:
+            break
+        if len(body) > most_bytes:
+            raise TooLarge(f"an answer of more than {most_bytes} bytes")
+    headers, status = response.headers, response.status_code
+    return HttpResponse(status, bytes(body), retry_after(headers.get("retry-after")), headers.get("location"))
+
+
+def retry_after(header: str | None) -> float | None:
+    """The delay of a Retry-After header, which is a number of seconds or an HTTP date; `None` if it is neither."""
+    if header is None:
+        return None
+    try:
+        seconds = float(header)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(header).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+    return None if seconds != seconds else max(0.0, seconds)
+
+
+def server_url(text: str) -> httpx2.URL:
+    """Parse the URL of a server, with the values of its `${NAME}`.
+
+    ValueError, without the URL, which may hold a secret, unless it is http(s)://HOST…
+    """
+    text = expand(text)
+    if any(map(str.isspace, text)):
+        raise ValueError("write a URL without spaces; %20 stands for one within it")
+    try:
+        url = httpx2.URL(text)
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise ValueError("write a URL as http://HOST:PORT") from error
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ValueError("write a URL with http:// or https://, such as http://HOST:PORT")
+    _require_port(url)
+    return url
+
+
+def _require_port(url: httpx2.URL) -> None:
+    if url.port is not None and not 0 <= url.port < 1 << 16:
+        raise ValueError("a port is a number from 1 to 65535")
+
+
+def require_proxies() -> None:
+    """Hide the logins of the environment's proxies. UserError for a proxy that cannot be used."""
+    proxies = conceal_proxies()
+    unused = "*" in [host.strip() for host in getproxies().get("no", "").split(",")]
+    for scheme in () if unused else proxies.keys() & {"http", "https", "all"}:
+        proxy = proxies[scheme]
+        try:
+            _require_port(httpx2.URL(proxy))
+            httpx2.Proxy(proxy)
+            usable = not proxy.lower().startswith("socks") or find_spec("socksio") is not None
+        except (httpx2.InvalidURL, ValueError):
+            usable = False
+        if not usable:
+            where = f"{scheme.upper()}_PROXY"
+            raise UserError(f"{where} is not a proxy that works here: write http://HOST:PORT, or unset {where}")
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Timeouts and retries. By default no time is infinite, so that no answer is waited for without an end."""
+    """Timeouts and retries. Every wait has a limit."""
 
     connect: float = 10.0
     """Seconds to get a connection."""
     read: float = 120.0
     """Longest wait for the next byte, in seconds."""
     silence: float = 600.0
-    """Longest wait for the head of a stream, for its next event or for any other whole response, in seconds: what only
-    keeps a connection open does not count."""
+    """Longest wait for the head of a stream, for its next event or for a whole response, in seconds."""
     answer: float = 4 * 3600.0
     """Longest time of a stream, in seconds."""
     attempts: int = 5
@@ -81,8 +188,8 @@ class RetryPolicy:
     def delay(self, attempt: int, retry_after: float | None = None) -> float | None:
         """Seconds to wait after failed attempt number `attempt` (from 1); `None` to give up.
 
-        The delay is exponential, with jitter over its upper half, after `retry_after`, the delay that the server asked
-        for: those who wait for the same moment do not come back together, and one of 0 does not use up all attempts.
+        An exponential delay, with jitter over its upper half, is added to `retry_after`, the delay that the server
+        asked for: clients that wait for the same moment then do not come back together.
         """
         least = retry_after or 0.0
         if attempt >= self.attempts or least > self.longest_delay:
@@ -116,9 +223,8 @@ class HttpClient:
     ) -> None:
         """`failure` makes an error from a message, `unreachable` the error of a server that cannot be reached, and
         `refusal` the error of a response with a status other than 200; the latter two default to `failure`. `key` is
-        the API key; it is never printed, and space around it does not count. At most `requests` run at once, fewer
-        while the server takes no more; others wait, and the deadlines of who waits with them. ValueError for a key that
-        no header can hold.
+        the API key; it is never printed. At most `requests` run at once, fewer while the server is overloaded; waiting
+        for a place does not count against deadlines. ValueError for a key that no header can hold.
         """
         self.name = str(url.copy_with(username=None, password=None, query=None)).rstrip("/")
         """The URL without secrets, for messages."""
@@ -133,22 +239,15 @@ class HttpClient:
         self._what, self._retry_policy = what, retry_policy or RetryPolicy()
         self._failure, self._unreachable = failure, unreachable or failure
         self._refusal = refusal or (lambda reply: failure(self.answered(reply)))
-        self._url, self._key, self._places = url, key, AdaptivePlaces(requests)
+        self._url, self._places = url, AdaptivePlaces(requests)
         self._client = httpx2.AsyncClient(
             # A small compressed body may become an endless one.
             headers={"Accept-Encoding": "identity", **({"Authorization": f"Bearer {key}"} if key else {})},
             timeout=httpx2.Timeout(self._retry_policy.read, connect=self._retry_policy.connect, pool=None),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=requests),
             verify=_certificates(),
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # none is kept: there may be ever more
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         )
-
-    @cached_property
-    def account(self) -> str:
-        """A digest of what the name leaves out, the login, the query and the key: they say whom the server answers, and
-        from which deployment. It takes a moment, so that nobody tries all short passwords."""
-        whole = json.dumps([str(self._url.copy_with(fragment=None)), self._key])
-        return hashlib.pbkdf2_hmac("sha256", whole.encode(), b"orgthink", 100_000).hex()
 
     async def __aenter__(self) -> Self:
         return self
@@ -172,9 +271,9 @@ class HttpClient:
             yield await self.wait(stack.enter_async_context(self._send(method, path, body)))
 
     async def events(self, response: httpx2.Response, most: int) -> AsyncGenerator[str]:
-        """The data of the events of a streamed response, within the times of the policy. More than `most` events are a
-        `failure`, and so is one that is larger than a megabyte. Raises httpx2.RequestError, too."""
-        response.encoding = "utf-8-sig"  # whatever its header says: events have no other
+        """The data of the events of a streamed response, within the times of the policy. More than `most` events, or an
+        event of more than a megabyte, are a `failure`. Raises httpx2.RequestError, too."""
+        response.encoding = "utf-8-sig"  # events have no other encoding, even if a header names one
         now = asyncio.get_running_loop().time
         events, until = aiter(httpx2.EventSource(response)), now() + self._retry_policy.answer
         for _ in range(most):
@@ -211,7 +310,7 @@ class HttpClient:
 
         async def once() -> HttpResponse:
             async with place(self._places), asyncio.timeout(limit), self._send(method, path, body) as response:
-                reply = await read(response, most_bytes)
+                reply = await read(response, most_bytes or LARGEST_BODY)
             if reply.busy:
                 raise self.refused(reply)
             return reply
@@ -235,12 +334,12 @@ class HttpClient:
         headers = {} if body is None else {"Content-Type": "application/json"}
         epoch = self._places.epoch
         async with self._client.stream(method, self._place(path), content=content, headers=headers) as response:
-            if response.status_code in OVERLOADED:
+            if response.status_code in (429, 503):
                 self._places.refused(epoch)
             elif response.status_code < 400:
                 self._places.answered()
             if response.headers.get("content-encoding", "identity").lower() != "identity":
-                raise self._failure(f"{self.name} sent a compressed answer, though it was asked for a plain one")
+                raise self._failure(f"{self.name} sent a compressed answer, but a plain one was requested")
             yield response
 
     async def persist(self, attempt: Callable[[], Awaitable[T]], *, reconnect: bool = True) -> T:
@@ -259,17 +358,13 @@ class HttpClient:
             if delay is None:
                 raise failure
             self.retries += 1
-            self._report(failure)
+            if time.monotonic() >= self._next_report:  # hundreds may fail for one reason
+                log.warning("%s; trying again (%d repeated so far)", failure, self.retries)
+                self._next_report, self._reported_retries = time.monotonic() + REPORT_EVERY, self.retries
             if overloaded:
                 self._places.pause(delay)
             await pause(delay)
         raise AssertionError
-
-    def _report(self, failure: Failure) -> None:
-        """Say why requests are repeated and how many, now and then: hundreds may fail for one reason."""
-        if time.monotonic() >= self._next_report:
-            log.warning("%s; trying again (%d repeated so far)", failure, self.retries)
-            self._next_report, self._reported_retries = time.monotonic() + REPORT_EVERY, self.retries
 
     def refused(self, reply: HttpResponse) -> Failure | Refused:
         """The exception for a response with a status other than 200."""
@@ -280,31 +375,26 @@ class HttpClient:
         """The message for a status other than 200."""
         if reply.location is not None and 300 <= reply.status < 400:
             there = excerpt(_LOGIN_OR_QUERY.sub("", reply.location))
-            return f"{self.name} has moved (status {reply.status}): name the URL that it points to, {there}"
+            return f"{self.name} has moved (status {reply.status}): use the URL that it points to, {there}"
         if reply.without_quota:
-            return f"{self.name} has no quota left for this key: {self.complaint(reply)}"
-        message = f"{self.name} answered {reply.status}: {self.complaint(reply)}"
+            return f"{self.name} has no quota left for this key: {reply.complaint}"
+        message = f"{self.name} answered {reply.status}: {reply.complaint}"
         if reply.busy and (reply.retry_after or 0.0) > self._retry_policy.longest_delay:
-            message += f"; it takes no requests for {reply.retry_after:.0f} s"
+            message += f"; it accepts no requests for {reply.retry_after:.0f} s"
         return message
-
-    def complaint(self, reply: HttpResponse) -> str:
-        """The error message of the server, on one line, without secrets, which some servers repeat."""
-        return complaint(reply.text)
 
     def broken(self, error: httpx2.RequestError) -> Failure:
         """The `failure` of a broken connection."""
         match error:
             case httpx2.ConnectError() | httpx2.ConnectTimeout():
-                return self._unreachable(f"no {self._what} at {self.name}: start one there, or name another URL")
+                return self._unreachable(f"no {self._what} at {self.name}: start one there, or use another URL")
             case httpx2.TimeoutException():
-                return self._failure(f"{self.name} said nothing for {self._retry_policy.read:g} s")
+                return self._failure(f"{self.name} sent nothing for {self._retry_policy.read:g} s")
             case _:
-                why = reason(error)
-                return self._failure(f"{self.name} broke off its answer: {why}")
+                return self._failure(f"{self.name} broke off its answer: {reason(error)}")
 
     def _stalled(self) -> Failure:
-        return self._failure(f"{self.name} kept the connection open, and did not go on with its answer")
+        return self._failure(f"{self.name} kept the connection open, and did not continue its answer")
 
     def _place(self, path: str) -> httpx2.URL:
         return self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{path}")

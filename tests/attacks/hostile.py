@@ -13,7 +13,7 @@ from small import TASK_OF_THREE
 from terse import TERSE
 
 from orgthink.engines import Engines
-from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
 from orgthink.record.episode import Episode, Sampling, StopReason
 from orgthink.record.folder import RunFolder

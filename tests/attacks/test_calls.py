@@ -19,8 +19,8 @@ import pytest
 from attacks.catalogue import Attack, each
 from attacks.deadline import within
 
-from orgthink.engines.native_calls import Fragment, calls_text
-from orgthink.engines.wire import event
+from orgthink.engines.endpoint.response import event
+from orgthink.engines.endpoint.tool_calls import Fragment, calls_text
 from orgthink.grammar.asyncthink import read
 from orgthink.grammar.solution import boxed, read_proposal
 from orgthink.grammar.toolcall import (

@@ -21,7 +21,7 @@ from small import TASK_OF_THREE
 
 import orgthink
 from orgthink.cli import main
-from orgthink.engines import wire
+from orgthink.engines.endpoint import response
 from orgthink.engines.engine import EngineError
 from orgthink.record import episode_json
 from orgthink.record import folder as store
@@ -75,7 +75,7 @@ async def test_an_event_of_wrong_parts(attack: Attack, tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(EngineError, match="not an event"):
-            wire.event(attack.given)
+            response.event(attack.given)
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -103,7 +103,7 @@ WISH = "Log-probabilities that are none are left out as fast: an event takes mem
 def test_log_probabilities_of_wrong_parts(attack: Attack) -> None:
     tracemalloc.start()
     try:
-        found = wire.event(attack.given)
+        found = response.event(attack.given)
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -23,7 +23,7 @@ from orgthink.tools.retriever_client import _read
 from orgthink.tools.search import look_up
 from orgthink.tools.tool import MOST_RETURNED, Desk, FunctionTool, paid_work, response_of
 from orgthink.util.errors import ToolError
-from orgthink.util.http_response import HttpResponse
+from orgthink.util.http import HttpResponse
 
 ITS_OWN = "Whatever a function raises or returns is the failure of its call."
 INTERRUPTS = "No function keeps Ctrl-C from the command."

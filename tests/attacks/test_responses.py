@@ -12,8 +12,9 @@ from attacks.hostile import PATIENCE, answered_badly, evaluated, planned, refuse
 from attacks.raw import END, EVENTS, sends_bytes, word
 from loopback import Exchange, Play
 
-from orgthink.engines import endpoint, wire
-from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.endpoint import client as endpoint
+from orgthink.engines.endpoint import response
+from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.engines.engine import EngineUnavailable
 from orgthink.record.episode import StopReason
 
@@ -255,7 +256,7 @@ async def test_models(attack: Attack) -> None:
     )
 )
 def test_a_context_length(attack: Attack) -> None:
-    assert wire.models(f'{{"data": [{{"id": "a", "max_model_len": {attack.given}}}]}}') == {"a": None}
+    assert response.models(f'{{"data": [{{"id": "a", "max_model_len": {attack.given}}}]}}') == {"a": None}
 
 
 @each(Attack("new cookies with every answer", "Cookies are not kept.", "no request has one"))
@@ -290,7 +291,7 @@ async def test_cookies(attack: Attack, tmp_path: Path) -> None:
 )
 def test_a_probe(attack: Attack) -> None:
     body = json.dumps(attack.given)
-    assert (wire.choice(body), wire.prompt_tokens(body)) == ({}, None)
+    assert (response.choice(body), response.prompt_tokens(body)) == ({}, None)
 
 
 @each(
@@ -298,4 +299,4 @@ def test_a_probe(attack: Attack) -> None:
     Attack("a probe of NUL", "A probe is data.", "the server counts as one without it", "\0"),
 )
 def test_a_broken_probe(attack: Attack) -> None:
-    assert (wire.choice(attack.given), wire.prompt_tokens(attack.given)) == ({}, None)
+    assert (response.choice(attack.given), response.prompt_tokens(attack.given)) == ({}, None)

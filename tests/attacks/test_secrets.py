@@ -25,7 +25,7 @@ from rich.console import Console
 import orgthink
 from orgthink.cli import main
 from orgthink.cli.lanes import Picture
-from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.engines.engine import Context, EngineError
 from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec
 from orgthink.organizations.sequential import Sequential
@@ -41,10 +41,8 @@ from orgthink.tools.sandbox_fusion import SandboxFusion
 from orgthink.training.coldstart.pairs import pairs_of, read_pairs
 from orgthink.training.coldstart.pairs import write as write_pairs
 from orgthink.util import redaction, secrets
-from orgthink.util.addresses import server_url
 from orgthink.util.errors import Failure, ToolError, UserError
-from orgthink.util.http import HttpClient, RetryPolicy
-from orgthink.util.http_response import LARGEST_PAGE, HttpResponse, complaint
+from orgthink.util.http import LARGEST_PAGE, HttpClient, HttpResponse, RetryPolicy, complaint, server_url
 
 KEY = "sk-ver/y+secret-0123456789"
 PASSWORD = "zebra-quill-battery"

@@ -13,8 +13,8 @@ from attacks.deadline import within
 from attacks.hostile import ATTACKED, FINE, evaluated, planned
 from loopback import MODEL, Exchange, loopback, says
 
-from orgthink.engines.cache import NOTHING, AnswerCache, least_sent
-from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.endpoint.cache import NOTHING, AnswerCache, least_sent
+from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.record.episode import Episode, Message, Sampling, StopReason
 from orgthink.util import redaction

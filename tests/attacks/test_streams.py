@@ -17,8 +17,8 @@ from attacks.hostile import ATTACKED, FINE, PATIENCE, evaluated, planned, refuse
 from attacks.raw import END, EVENTS, OK, data, endless, sends_bytes, word
 from loopback import MODEL, Exchange, Play, answers, loopback, says
 
-from orgthink.engines import endpoint
-from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.endpoint import client as endpoint
+from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.engines.engine import Context, EngineError, EngineUnavailable
 from orgthink.record.episode import Episode, Message, Sampling, StopReason
 from orgthink.runtime.budget import Limits

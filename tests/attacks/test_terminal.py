@@ -28,7 +28,7 @@ from orgthink.cli import main
 from orgthink.cli.lanes import Picture
 from orgthink.cli.progress import _bar
 from orgthink.engines import EngineSpec
-from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec
 from orgthink.record.episode import Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.record.folder import RunFolder

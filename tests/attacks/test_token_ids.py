@@ -13,7 +13,7 @@ from loopback import Play, sends
 from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, normalizers
 
-from orgthink.engines import wire
+from orgthink.engines.endpoint import response
 from orgthink.engines.engine import FinishReason
 from orgthink.models.tokenizer import PieceStream, Tokenizer
 from orgthink.record.episode import Sampling
@@ -84,8 +84,8 @@ def test_more_ids_than_were_asked_for(attack: Attack, tokenizer: Tokenizer, monk
     decoded: list[int] = []
     piece = PieceStream.piece
     monkeypatch.setattr(PieceStream, "piece", lambda self, token: decoded.append(token) or piece(self, token))
-    reader = wire.Reader(Sampling(16), tokenizer)
-    chunk = reader.chunk(wire.event(answer(*attack.given)))
+    reader = response.Reader(Sampling(16), tokenizer)
+    chunk = reader.chunk(response.event(answer(*attack.given)))
     assert (len(chunk.token_ids or ()), len(chunk.pieces), chunk.finish) == (16, 16, FinishReason.LENGTH)
     assert len(decoded) == 17
 
@@ -96,6 +96,6 @@ def test_more_ids_than_were_asked_for(attack: Attack, tokenizer: Tokenizer, monk
     Attack("60,000 bytes that begin a character", BOUND, "60,000 tokens", byte(0xC3)),
 )
 def test_many_ids_without_a_text(attack: Attack, tokenizer: Tokenizer) -> None:
-    reader = wire.Reader(Sampling(60_000), tokenizer)
-    chunk = within(30, lambda: reader.chunk(wire.event(answer(*[attack.given] * 60_000))))
+    reader = response.Reader(Sampling(60_000), tokenizer)
+    chunk = within(30, lambda: reader.chunk(response.event(answer(*[attack.given] * 60_000))))
     assert len(chunk.pieces) == 60_000

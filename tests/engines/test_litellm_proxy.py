@@ -15,7 +15,7 @@ import httpx2
 import pytest
 from loopback import Exchange, Play, answers, dies, loopback
 
-from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import Billed, Episode, Message, Problem, Sampling, Span, StopReason
 from orgthink.runtime.agent import Backing

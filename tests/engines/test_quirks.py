@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from loopback import Exchange, Play, Server, answers, loopback, says, sends
+from loopback import Exchange, Play, Server, loopback, says, sends
 from test_endpoint import PROBLEM, opened, read, run
 
-from orgthink.engines import wire
-from orgthink.engines.engine import Chunk, ContextFull, EngineError, FinishReason
+from orgthink.engines.engine import EngineError, FinishReason
 from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import Billed, Episode, Sampling
 from orgthink.record.episode_json import dump, load
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.draft import Draft
 
 # Thoughts beside the text.
 
@@ -70,31 +65,12 @@ async def test_thoughts_are_counted_as_they_come() -> None:
     assert counted.root.steps == 9
 
 
-async def test_thoughts_without_an_end_are_over_at_the_limit() -> None:
-    endless = sends(*[json.dumps({"choices": [{"delta": {"reasoning": "hm "}}]})] * 60)
-    episode, _ = await solved(endless, tokens=20)
-    assert (episode.root.steps, episode.root.text, episode.root.spans[-1].reasoning) == (20, "", "hm " * 20)
-
-
 async def test_thoughts_are_not_sent_again() -> None:
     first = thinks("reasoning_content", ["secret plan "], "go <FORK-1> left </FORK-1> <JOIN-1> beyond")
     left = ("Subtask: left", says("<RETURN> 1 </RETURN>"))
     episode, server = await run(("main process", first), left, ("</JOIN-1>", says("<ANSWER> 7 </ANSWER>")))
     assert episode.answer == "7" and "secret plan" in (episode.root.spans[1].reasoning or "")
     assert not any("secret plan" in json.dumps(exchange.body) for exchange in server.exchanges)
-
-
-async def test_both_members_are_one_thought() -> None:
-    both = json.dumps({"choices": [{"delta": {"reasoning": "hm", "reasoning_content": "hm"}}]})
-    last = json.dumps({"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]})
-    episode, _ = await solved(sends(both, last))
-    assert episode.root.spans[-1].reasoning == "hm"
-
-
-@given(st.none() | st.booleans() | st.integers() | st.lists(st.text()) | st.dictionaries(st.text(), st.text()))
-def test_thoughts_that_are_no_text_are_none(sent: Any) -> None:
-    event = wire.event(json.dumps({"choices": [{"delta": {"content": "a", "reasoning": sent}}]}))
-    assert (event.pieces, event.reasoning) == (("a",), "")
 
 
 def parts(*content: object) -> str:
@@ -115,50 +91,6 @@ async def test_a_content_in_parts() -> None:
     span = episode.root.spans[-1]
     assert (span.text, span.reasoning) == ("<ANSWER> 7 </ANSWER>", "so <ANSWER> 3 </ANSWER>")
     assert (episode.answer, episode.error) == ("7", None)
-
-
-async def test_a_whole_answer_in_parts() -> None:
-    """As a server is opened with it."""
-
-    async def whole(exchange: Exchange) -> None:
-        message = {"role": "assistant", "content": [thought("hm"), {"type": "text", "text": "x"}]}
-        usage = {"prompt_tokens": 7 + ("tools" in exchange.body)}
-        choices = [{"message": message, "finish_reason": "length", "stop_reason": None}]
-        await exchange.reply(200, {"choices": choices, "usage": usage})
-
-    async with loopback() as server:
-        server.probing = whole
-        engine = await opened(server)
-        await engine.aclose()
-    assert engine.native_calls
-
-
-@given(st.none() | st.text() | st.integers() | st.lists(st.text() | st.none()) | st.dictionaries(st.text(), st.text()))
-def test_a_part_that_is_no_text_is_none(sent: Any) -> None:
-    event = wire.event(parts({"type": "thinking", "thinking": sent}, {"type": "text", "text": "a"}))
-    assert (event.pieces, event.reasoning) == (("a",), sent if isinstance(sent, str) else "")
-
-
-@pytest.mark.parametrize("part", ["1", "[]", '{"type":"text","text":1}', "{}"])
-def test_parts_of_a_content_take_bounded_memory(part: str) -> None:
-    """One wrong part is enough, and there are no more than a model makes."""
-    many = ",".join([part] * (1_000_000 // (len(part) + 1)))
-    tracemalloc.start()
-    try:
-        with pytest.raises(EngineError, match="not an event"):
-            wire.event(f'{{"choices":[{{"delta":{{"content":[{many}]}}}}]}}')
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert most < 64 << 20  # an error holds a list of empty objects twice; a part for each of them takes more
-
-
-async def test_thoughts_have_a_largest_size() -> None:
-    async with loopback(sends(json.dumps({"choices": [{"delta": {"reasoning": "a" * 900_000}}]}))) as server:
-        engine = await opened(server)
-        with pytest.raises(EngineError, match="characters for 50 tokens"):
-            await read(engine)
-        await engine.aclose()
 
 
 # Stop texts.
@@ -200,22 +132,6 @@ async def test_sglang_gets_the_stop_texts_and_keeps_them() -> None:
     assert (text, chunks[-1].finish) == ("so <ANSWER> 7 </ANSWER>", FinishReason.STOP)
     assert server.exchanges[0].body["no_stop_trim"] is True
     assert "include_stop_str_in_output" not in server.exchanges[0].body
-
-
-async def test_a_server_that_will_not_keep_a_stop_text_gets_none() -> None:
-    async def strict(exchange: Exchange) -> None:
-        if "no_stop_trim" in exchange.body:
-            await answers(400, "Unrecognized request argument supplied: no_stop_trim")(exchange)
-        else:
-            await sglang("so <ANSWER> 7 </ANSWER> beyond")(exchange)
-
-    async with loopback(strict, strict) as server:
-        server.probing = probed_as_sglang
-        engine = await opened(server)
-        text, chunks = await read(engine, Sampling(50, stop=("</ANSWER>",)))
-        await engine.aclose()
-    assert "stop" not in server.exchanges[-1].body
-    assert (text, chunks[-1].finish) == ("so <ANSWER> 7 </ANSWER>", FinishReason.STOP)
 
 
 # Fields of a request.
@@ -273,35 +189,3 @@ async def test_a_model_of_openai_that_thinks() -> None:
     assert first.body.keys() - {"seed"} == {"model", "messages", "stream", "stream_options", "max_completion_tokens"}
     span = episode.root.spans[-1]
     assert (span.tokens, span.billed) == (40, Billed(30, None, 40, 32)), "thoughts that nobody sees are counted"
-
-
-async def test_ollama_and_llama_cpp() -> None:
-    """Ollama thinks in `reasoning`, llama.cpp in `reasoning_content` with counts of its own; usage comes at the end."""
-    plain = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
-    last = {"choices": [], "usage": plain, "timings": {"prompt_n": 9, "predicted_n": 3, "predicted_ms": 1.5}}
-    for member in MEMBERS:
-        thought = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": None, member: "hm "}}]}
-        text = {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": None}]}
-        end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-        episode, _ = await solved(sends(*map(json.dumps, (thought, text, end, last)), "[DONE]"))
-        span = episode.root.spans[-1]
-        assert (span.text, span.reasoning, span.tokens, span.billed) == ("a", "hm ", 3, Billed(9, None, 3, None))
-
-
-async def test_a_prompt_that_llama_cpp_has_no_context_for() -> None:
-    message = "request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it"
-    full = answers(400, message, Type="exceed_context_size_error")
-    async with loopback(*[full] * 9) as server:
-        engine = await opened(server)
-        with pytest.raises(ContextFull, match="exceeds the available context"):
-            await read(engine)
-        await engine.aclose()
-
-
-def test_the_thoughts_of_a_chunk_that_is_taken_in_parts_are_there_once() -> None:
-    """An action within a chunk parts it."""
-    draft = Draft(Sampling(9), 0.0)
-    chunk = Chunk(("a", "b"), reasoning="hm")
-    draft.add(chunk, 0, 1)
-    draft.add(chunk, 1, 2)
-    assert (draft.span(1.0).text, draft.span(1.0).reasoning) == ("ab", "hm")

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from loopback import Exchange, answers, loopback, says
 from test_endpoint import opened, read
 
-from orgthink.engines import refusals
-from orgthink.engines.engine import ContextFull, EngineError, EngineUnavailable
-from orgthink.engines.wire import Mode
+from orgthink.engines.endpoint.request import Mode
+from orgthink.engines.engine import ContextFull, EngineError
 from orgthink.record.episode import Sampling
 from orgthink.util.errors import RequestRefused
-from orgthink.util.http_response import HttpResponse
 
 # A model that thinks has no answer after one token.
 
@@ -45,25 +38,6 @@ async def test_a_model_that_does_not_finish_within_one_token_is_opened() -> None
         text, _ = await read(engine)
         await engine.aclose()
     assert (text, engine.mode, engine.native_calls) == ("fine ", Mode.CHAT, True)
-
-
-async def test_tools_that_such_a_model_refuses_are_not_offered() -> None:
-    async def without_tools(exchange: Exchange) -> None:
-        refuses = "tools" in exchange.body and "max_tokens" not in exchange.body
-        await (answers(400, "'tools' is not supported with this model.") if refuses else thinking)(exchange)
-
-    async with loopback() as server:
-        server.probing, server.completions = without_tools, False
-        engine = await opened(server)
-        await engine.aclose()
-    assert (engine.mode, engine.native_calls) == (Mode.CHAT, False)
-
-
-async def test_another_refusal_of_the_first_token_is_still_one() -> None:
-    async with loopback() as server:
-        server.probing = answers(400, "This model is not for you.")
-        with pytest.raises(EngineUnavailable, match="not for you"):
-            await opened(server)
 
 
 # A context that is full.
@@ -107,16 +81,3 @@ async def test_other_limits_are_no_full_context(message: str) -> None:
             await read(engine)
         await engine.aclose()
     assert type(caught.value) is RequestRefused
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda parts: st.lists(parts) | st.dictionaries(st.sampled_from(["error", "code", "type", "message"]), parts),
-)
-
-
-@given(JSON)
-def test_a_refusal_may_be_anything(body: Any) -> None:
-    reply = HttpResponse(400, json.dumps(body).encode("utf-8", "replace"))
-    assert not refusals.context_full(reply)
-    assert not refusals.too_few_tokens(reply)

@@ -14,11 +14,11 @@ from loopback import MODEL, Exchange, Play, loopback, says
 from models import END, TURN, tiny_model
 from taught import teach
 
-from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.endpoint.client import EndpointEngine
+from orgthink.engines.endpoint.request import Mode
 from orgthink.engines.engine import Context, Engine
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.engines.wire import Mode
 from orgthink.grammar.asyncthink import organizer_scanner
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.episode import Message, Origin, Problem, Sampling, Span, StopReason, Trace

@@ -18,10 +18,10 @@ from taught import BEFORE, FOUND, PROBLEM, taught_model
 from terse import TERSE
 from vllm_process import vllm_server
 
-from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.endpoint.client import EndpointEngine
+from orgthink.engines.endpoint.request import Mode
 from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, FinishReason
 from orgthink.engines.vllm import VllmEngine
-from orgthink.engines.wire import Mode
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.prompts import prompt

@@ -19,9 +19,9 @@ from terse import TERSE
 from transformers import AutoTokenizer
 from vllm_process import vllm_server
 
-from orgthink.engines.endpoint import EndpointEngine
-from orgthink.engines.native_calls import messages as native_messages
-from orgthink.engines.wire import Mode
+from orgthink.engines.endpoint.client import EndpointEngine
+from orgthink.engines.endpoint.request import Mode
+from orgthink.engines.endpoint.tool_calls import messages as native_messages
 from orgthink.grammar.fork_calls import FORK_TOOLS
 from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, render_call, render_responses
 from orgthink.measure.concurrency import concurrency

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 
-from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.measure.usage import usage
 from orgthink.record.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.runtime.agent import Agent, Backing

@@ -9,7 +9,7 @@ from typing import Any
 from loopback import MODEL, Exchange, Play, loopback, says
 from test_native_calls import calling, cut, delta
 
-from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.grammar.fork_calls import FORK_TOOLS
 from orgthink.grammar.toolcall import ToolCall
 from orgthink.organizations.asyncthink import AsyncThink

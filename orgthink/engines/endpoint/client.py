@@ -8,13 +8,14 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import replace
-from itertools import count, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import httpx2
 
-from orgthink.engines import native_calls, refusals, wire
-from orgthink.engines.cache import AnswerCache
+from orgthink.engines.endpoint import request, response, tool_calls
+from orgthink.engines.endpoint.cache import AnswerCache
+from orgthink.engines.endpoint.request import Mode, SupportedFields, context_full, too_few_tokens
 from orgthink.engines.engine import (
     Chunk,
     Context,
@@ -25,13 +26,9 @@ from orgthink.engines.engine import (
     FinishReason,
     StreamDropped,
 )
-from orgthink.engines.fewest import BYTES
-from orgthink.engines.wire import Mode
 from orgthink.record.episode import Message, Origin, Sampling, Span
-from orgthink.util.addresses import server_url
 from orgthink.util.errors import RequestRefused, UserError
-from orgthink.util.http import HttpClient, RetryPolicy
-from orgthink.util.http_response import HttpResponse, TooLarge, read
+from orgthink.util.http import HttpClient, HttpResponse, RetryPolicy, TooLarge, read, server_url
 from orgthink.util.terminal import excerpt
 
 if TYPE_CHECKING:
@@ -42,7 +39,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FEWEST_TOKENS = 16
-"""A context in which fewer are left is full."""
+"""A context in which fewer tokens are left is full."""
 
 MOST_OFFERED = 20
 """Most models of a server that a message names."""
@@ -50,18 +47,17 @@ MOST_OFFERED = 20
 LARGEST_REPLY = 2**22
 """Bytes of a list of models, or of an answer without streaming."""
 
-IDLE_EVENTS = 1000
-"""Most events of an answer without text, beside an event for each byte, and for each token that is thought and not
-shown."""
+EVENTS_PER_TOKEN, IDLE_EVENTS = 17, 1000
+"""Most events of an answer: so many for each token, and others."""
 
 LINGER = 10.0
 """Most seconds for the count of tokens after the end of an answer."""
 
 SETTLE = 0.25
-"""Most seconds for the end of the response once all is known. The connection is used again if it ends within them."""
+"""Most seconds for the end of a complete response. The connection is used again if it ends within them."""
 
 NEEDED = {Mode.TOKENS: ("return_token_ids",)}
-"""Fields without which an answer in a mode could not be read: a server that takes them when it is opened takes them."""
+"""Fields without which an answer in a mode could not be read."""
 
 
 class EndpointEngine(Engine):
@@ -89,13 +85,13 @@ class EndpointEngine(Engine):
         self.native_calls = False
         self._key, self._tokenizer = (api_key or "").strip(), tokenizer
         self._keep_stops: str | None = None
-        """The field by which the server keeps a stop text in its output. Other servers get no stop texts: what they cut
-        off could not be told from the end of a text."""
-        self._thoughts = "reasoning_content"
-        """Member of a message in which the server sends thoughts."""
-        self._fields = wire.SupportedFields()
+        """The field by which the server keeps a stop text in its output. Other servers get no stop texts: a text that
+        they cut off looks like the end of the answer."""
+        self._reasoning = "reasoning_content"
+        """Member of a message in which the server sends reasoning."""
+        self._fields = SupportedFields()
         self._opened = False
-        """Whether the server has answered with this key: it then refuses prompts, and no longer the key."""
+        """Whether the server has accepted the key: a later 403 refuses a prompt."""
         try:
             base, own = _with_key(_base(server_url(url)))
             self._key = own or self._key
@@ -111,7 +107,7 @@ class EndpointEngine(Engine):
         except UserError as error:
             raise EngineUnavailable(str(error)) from error
         except ValueError as error:
-            raise EngineUnavailable(f"not a URL, or not a key: {error}") from error
+            raise EngineUnavailable(f"invalid URL or key: {error}") from error
         self.url = self._server.name
 
     @property
@@ -134,14 +130,13 @@ class EndpointEngine(Engine):
     ) -> EndpointEngine:
         """Ask the server for its models, then for one token in each possible mode until one works.
 
-        `model` is optional if the server has only one; `api_key` is `OPENAI_API_KEY` by default, and a password without
-        a user in the URL, `https://:KEY@HOST`, is a key that goes before it. Mode `tokens` needs
-        the model's tokenizer, ValueError without it; `auto` prefers `tokens`, then `chat`, then `completions`. At most
-        `concurrency` streams are open at once; others wait. `cache` holds earlier answers. EngineUnavailable says what
-        to do, on one line.
+        `model` is optional if the server has only one. `api_key` is `OPENAI_API_KEY` by default; a password without a
+        user in the URL, `https://:KEY@HOST`, takes precedence. Mode `tokens` needs the model's tokenizer; `auto`
+        prefers `tokens`, then `chat`, then `completions`. At most `concurrency` streams are open at once; others wait.
+        `cache` holds earlier answers. EngineUnavailable says what to do, on one line.
         """
         if mode == "tokens" and tokenizer is None:
-            raise ValueError("mode tokens needs the tokenizer of the model: give its folder")
+            raise ValueError("mode tokens needs the model's tokenizer: set its folder")
         key = api_key or os.environ.get("OPENAI_API_KEY")
         how = {"retry_policy": retry_policy, "concurrency": concurrency, "cache": cache}
         engine = cls(url, api_key=key, tokenizer=tokenizer, **how)
@@ -159,19 +154,16 @@ class EndpointEngine(Engine):
         return engine
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
-        """With ids and the chat template in `tokens` mode; otherwise only the texts, with their number of words."""
-        if self._tokenizer is not None and self.mode is not Mode.CHAT:
-            span = self._tokenizer.prompt(messages)
-            return span if self.mode is Mode.TOKENS else replace(span, token_ids=None)
-        text = "\n\n".join(message.content for message in messages)
-        return Span(Origin.PROMPT, text, len(text.split()))
+        if self._tokenizer is None or self.mode is Mode.CHAT:
+            return super().prompt(messages)
+        span = self._tokenizer.prompt(messages)
+        return span if self.mode is Mode.TOKENS else replace(span, token_ids=None)
 
     def injection(self, text: str, around: tuple[str, str] = ("", "")) -> tuple[str, tuple[int, ...] | None]:
-        """Only in `tokens` mode the name of a special token stays plain text: a server that gets text reads it as it
-        likes."""
+        """The name of a special token stays plain text in `tokens` mode only."""
         if self.mode is Mode.TOKENS and self._tokenizer is not None:
             return self._tokenizer.injection(text, around)
-        return text.join(around), None
+        return super().injection(text, around)
 
     def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...] | None]:
         """By the chat template in `tokens` and `completions` mode; in `chat` mode the server applies its own."""
@@ -182,67 +174,61 @@ class EndpointEngine(Engine):
         return self._tokenizer.turn(text)[0], None  # the end of the reply is not part of the text
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
-        """Servers refuse a request whose prompt and `max_tokens` together exceed the context: it is then repeated for
-        as many tokens as the refusal says are left, else for half as many, down to `FEWEST_TOKENS`."""
+        """Servers refuse a request whose prompt and `max_tokens` together exceed the context: it is then repeated with
+        half of the tokens, down to `FEWEST_TOKENS`."""
         try:
             if self.mode is Mode.TOKENS and self.max_context is not None:
                 left = self.max_context - len(context.token_ids)
                 if left < 1:
-                    limit = f"the model's context of {self.max_context}"
-                    raise ContextFull(f"the prompt of {len(context.token_ids)} tokens does not fit {limit}")
+                    raise ContextFull(f"the prompt does not fit the model's context of {self.max_context} tokens")
                 sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))
-            for repeated in count():
+            while True:
                 try:
-                    async with aclosing(self._stream(context, sampling)) as chunks:
+                    async with aclosing(self._cached(context, sampling)) as chunks:
                         async for chunk in chunks:
                             yield chunk
                     return
-                except ContextFull as refusal:
+                except ContextFull:
                     if sampling.max_tokens < 2 * FEWEST_TOKENS:
                         raise
-                    left = None if repeated else refusals.tokens_left(str(refusal))  # believed once
-                    left = left or sampling.max_tokens // 2
-                    sampling = replace(sampling, max_tokens=min(left, sampling.max_tokens - 1))
+                    sampling = replace(sampling, max_tokens=sampling.max_tokens // 2)
         except ContextFull:
             if len(context.spans) == 1:
                 raise
             yield Chunk((), finish=FinishReason.LENGTH)  # a full context is a limit, not an error
 
-    async def _stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
-        how = {"keep_stops": self._keep_stops, "tools": self.native_calls, "thoughts": self._thoughts}
-        body = wire.request(self.mode, self.model, context, sampling, **how)
+    def _cached(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+        """The chunks of an answer, stored or fresh."""
+        how = {"keep_stops": self._keep_stops, "tools": self.native_calls, "reasoning": self._reasoning}
+        body = request.request(self.mode, self.model, context, sampling, **how)
         fresh = self._sampled(body, sampling)
-        if self._cache is not None:
-            request = (self.url, self._server.account, self.mode.path, body, sampling.stop)
-            fresh = self._cache.through(fresh, request, sampling)
-        async with aclosing(fresh) as chunks:
-            async for chunk in chunks:
-                yield chunk
+        if self._cache is None:
+            return fresh
+        return self._cache.through(fresh, (self.url, self.mode.path, body, sampling.stop), sampling)
 
     async def _sampled(self, body: dict[str, Any], sampling: Sampling) -> AsyncGenerator[Chunk]:
         """The chunks of an answer, as the server samples it."""
-        reader = wire.Reader(sampling, self._tokenizer if self.mode is Mode.TOKENS else None)
+        reader = response.Reader(sampling, self._tokenizer if self.mode is Mode.TOKENS else None)
         async with aclosing(self._answer(body)) as answer:
             async for event in answer:
                 chunk = reader.chunk(event)
-                self._thoughts = event.reasoning_member or self._thoughts
+                self._reasoning = event.reasoning_member or self._reasoning
                 if chunk.finish is not None:
                     last = replace(chunk, tokens=event.tokens, billed=event.billed)
                     yield last if event.finish is None else await _counted(last, answer)
                     return
                 if chunk.pieces:
                     yield chunk
-        raise StreamDropped(f"{self.url} ended its answer after {reader.read} tokens without saying why")
+        raise StreamDropped(f"{self.url} ended its answer after {reader.read} tokens without a reason")
 
     async def aclose(self) -> None:
         await self._server.aclose()
 
     async def _choose(self, model: str | None) -> str:
-        """The model to use, checked against the server's list. Some have none, or refuse it to a key that may ask a
-        model."""
+        """The model to use, checked against the server's list. Some servers have no list, or refuse it to this key."""
         reply = await self._request("GET", "models")
         if reply.status == 200:
-            self.models = wire.models(reply.text)
+            self.models = response.models(reply.text)
         elif reply.status == 401 or 300 <= reply.status < 400 or (model is None and reply.status not in (404, 405)):
             raise self._refusal(reply)
         if model is None:
@@ -260,20 +246,18 @@ class EndpointEngine(Engine):
         for mode in auto if requested == "auto" else [Mode(requested)]:
             ids = self._tokenizer.encode("Hi") if self._tokenizer else None
             context = Context((Message("user", "Hi"),), [Span(Origin.PROMPT, "Hi", 1, ids)])
-            sampling = Sampling(1, seed=0)  # so that it is known here whether the server takes one
-            body = wire.request(mode, self.model, context, sampling) | {"stream": False}
+            sampling = Sampling(1, seed=0)  # the seed, to find out whether the server accepts one
+            body = request.request(mode, self.model, context, sampling) | {"stream": False}
             body.pop("stream_options", None)
             reply = await self._try(mode, body)
-            if reply.status != 200 and not refusals.too_few_tokens(reply):
+            if reply.status != 200 and not too_few_tokens(reply):
                 refusal = refusal or self._refusal(reply)
                 continue
-            choice = wire.choice(reply.text)
-            if reply.status == 200 and not choice:  # LM Studio answers so where it does not know a path
-                refusal = refusal or EngineError(
-                    f"{self.url} sent no answer of a model: {self._server.complaint(reply)}"
-                )
+            choice = response.choice(reply.text)
+            if reply.status == 200 and not choice:  # LM Studio answers 200 to unknown paths
+                refusal = refusal or EngineError(f"{self.url} sent no answer of a model: {reply.complaint}")
                 continue
-            self._keep_stops = next((field for name, field in wire.KEEPS_STOPS.items() if name in choice), None)
+            self._keep_stops = next((field for name, field in request.KEEPS_STOPS.items() if name in choice), None)
             if mode is Mode.CHAT:
                 self.native_calls = await self._takes_tools(body, reply)
             if mode is not Mode.TOKENS or choice.get("token_ids"):
@@ -287,11 +271,11 @@ class EndpointEngine(Engine):
     async def _takes_tools(self, body: dict[str, Any], without: HttpResponse) -> bool:
         """Whether the server accepts tools and the prompt becomes longer with them: some servers ignore tools."""
         try:
-            reply = await self._try(Mode.CHAT, body | native_calls.offer((native_calls.NOOP,)))
+            reply = await self._try(Mode.CHAT, body | tool_calls.offer((tool_calls.NOOP,)))
         except EngineError:  # llama.cpp refuses tools with a server error
             return False
-        tokens = [wire.prompt_tokens(each.text) for each in (without, reply)]
-        accepted = (reply.status == 200 and bool(wire.choice(reply.text))) or refusals.too_few_tokens(reply)
+        tokens = [response.prompt_tokens(each.text) for each in (without, reply)]
+        accepted = (reply.status == 200 and bool(response.choice(reply.text))) or too_few_tokens(reply)
         return accepted and (None in tokens or tokens[0] != tokens[1])
 
     async def _try(self, mode: Mode, body: dict[str, Any]) -> HttpResponse:
@@ -303,23 +287,26 @@ class EndpointEngine(Engine):
                 return reply
 
     async def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> HttpResponse:
-        """A request without streaming, whose answer has no reason to be long."""
+        """A request without streaming, with a short answer."""
         try:
             return await self._server.request(method, path, body, most_bytes=LARGEST_REPLY, reconnect=False)
         except TooLarge as error:
             raise EngineError(f"{self.url} sent {error}") from error
 
-    async def _answer(self, body: dict[str, Any]) -> AsyncGenerator[wire.StreamEvent]:
+    async def _answer(self, body: dict[str, Any]) -> AsyncGenerator[response.StreamEvent]:
         """Events of a response. Before the first event a failed request is repeated where that may help."""
         async with AsyncExitStack() as stack:
             events = await self._server.persist(lambda: self._begin(stack, body))
             try:
                 async for data in events:
                     if data.strip() == "[DONE]":
-                        await _settled(events)
-                        return
+                        break
                     if data.strip():  # an event may have no data
-                        yield wire.event(data)
+                        yield response.event(data)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(SETTLE):
+                        async for _ in events:
+                            pass
             except httpx2.TimeoutException as error:
                 raise self._server.broken(error) from error
             except httpx2.RequestError as error:
@@ -330,21 +317,23 @@ class EndpointEngine(Engine):
         while True:
             sent = self._fields.fit(body)
             async with AsyncExitStack() as trial:
-                response = await trial.enter_async_context(self._server.stream("POST", self.mode.path, sent))
-                if response.status_code == 200:
-                    wire.check_stream(response.url.host, response.headers.get("content-type"))
-                    events = self._server.events(response, (1 + BYTES) * body["max_tokens"] + IDLE_EVENTS)
+                begun = await trial.enter_async_context(self._server.stream("POST", self.mode.path, sent))
+                if begun.status_code == 200:
+                    kind = begun.headers.get("content-type") or "nothing"
+                    if not kind.lower().startswith("text/event-stream"):
+                        raise EngineError(f"{self.url} does not stream: it sent {excerpt(kind)}")
+                    events = self._server.events(begun, EVENTS_PER_TOKEN * body["max_tokens"] + IDLE_EVENTS)
                     first = await anext(events, None)
-                    if first is not None and (failed := wire.reported(first)) is not None:
+                    if first is not None and (failed := response.failure(first)) is not None:
                         raise self._server.refused(failed)
                     stack.push_async_exit(trial.pop_all())
                     return _chained(first, events)
-                reply = await self._server.wait(read(response))
+                reply = await self._server.wait(read(begun))
             if not self._fields.learn(reply, sent, NEEDED.get(self.mode, ())):
                 raise self._server.refused(reply)
 
     def _refusal(self, reply: HttpResponse) -> EngineError:
-        message = self._server.complaint(reply)
+        message = reply.complaint
         if reply.without_quota or 300 <= reply.status < 400:
             return EngineUnavailable(self._server.answered(reply))
         match reply.status:
@@ -353,46 +342,46 @@ class EndpointEngine(Engine):
             case 401 | 403 if self._key:
                 return EngineUnavailable(f"{self.url} refuses the API key: {message}")
             case 401 | 403:
-                return EngineUnavailable(f"{self.url} asks for an API key: set OPENAI_API_KEY, or name one in its URL")
+                return EngineUnavailable(f"{self.url} needs an API key: set OPENAI_API_KEY")
             case 404:
                 offer = f"; it has {self._offer()}" if self.models else ""
                 return EngineUnavailable(f"{self.url} does not know model {self.model!r}: {message}{offer}")
-            case _ if refusals.context_full(reply):
+            case _ if context_full(reply):
                 return ContextFull(self._server.answered(reply))
-            case status if status in refusals.REFUSED:
+            case status if status in request.REFUSED:
                 return RequestRefused(self._server.answered(reply))
             case _:
                 return EngineError(self._server.answered(reply))
 
     def _offer(self) -> str:
         others = ["…"] if len(self.models) > MOST_OFFERED else []
-        return ", ".join([*islice(self.models, MOST_OFFERED), *others]) or "it does not say which it has"
+        return ", ".join([*islice(self.models, MOST_OFFERED), *others]) or "its list of models is unknown"
 
 
 def _with_key(url: httpx2.URL) -> tuple[httpx2.URL, str]:
-    """The URL without a password that has no user, and that: it is the server's key. Others are a login."""
+    """The URL without a password that has no user, and this password, which is the server's key."""
     if url.username or not url.password:
         return url, ""
     return url.copy_with(username=None, password=None), url.password
 
 
 def _plain(model: str) -> str:
-    """A model's name without what a list may add or leave out: Gemini lists `models/NAME`, Ollama `NAME:latest`, and
-    OpenRouter takes `NAME:VARIANT`."""
+    """A model's name as lists have it: Gemini lists `models/NAME`, Ollama `NAME:latest`, and OpenRouter accepts
+    `NAME:VARIANT`."""
     return model.removeprefix("models/").partition(":")[0]
 
 
 def _base(url: httpx2.URL) -> httpx2.URL:
-    """The URL that paths are added to. The URL of a whole request, as providers print it, is understood too."""
+    """The URL that paths are added to. The URL of a whole request is accepted, too."""
     path = url.path.rstrip("/")
-    for request in (Mode.CHAT.path, Mode.COMPLETIONS.path, "models"):
-        if path.endswith(f"/{request}"):
-            return url.copy_with(path=path.removesuffix(f"/{request}") or "/")
+    for ending in (Mode.CHAT.path, Mode.COMPLETIONS.path, "models"):
+        if path.endswith(f"/{ending}"):
+            return url.copy_with(path=path.removesuffix(f"/{ending}") or "/")
     return url.copy_with(path=path or "/v1")
 
 
-async def _counted(last: Chunk, events: AsyncIterator[wire.StreamEvent]) -> Chunk:
-    """The last chunk with the server's count of tokens, which follows it, if it does."""
+async def _counted(last: Chunk, events: AsyncIterator[response.StreamEvent]) -> Chunk:
+    """The last chunk with the server's count of tokens, if it follows."""
     now = asyncio.get_running_loop().time
     until = now() + LINGER
     with suppress(StopAsyncIteration, EngineError, TimeoutError):
@@ -403,14 +392,6 @@ async def _counted(last: Chunk, events: AsyncIterator[wire.StreamEvent]) -> Chun
                 event = await anext(events)
             last = replace(last, tokens=event.tokens or last.tokens, billed=event.billed or last.billed)
     return last
-
-
-async def _settled(events: AsyncIterator[str]) -> None:
-    """Wait a moment for the end of a response whose last event was read."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(SETTLE):
-            async for _ in events:
-                pass
 
 
 async def _chained(first: T | None, others: AsyncIterator[T]) -> AsyncIterator[T]:

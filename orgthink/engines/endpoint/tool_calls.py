@@ -1,7 +1,4 @@
-"""Native tool calls of chat endpoints ↔ the text form of calls, which all other modules use.
-
-The text has the default tags. An organization with other tags offers no native tools and lists them in the prompt.
-"""
+"""Native tool calls of chat endpoints ↔ their text form with the default tags, which all other modules use."""
 
 from __future__ import annotations
 
@@ -10,9 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orgthink.engines import content
 from orgthink.engines.engine import Tools
-from orgthink.engines.schema import SentCall, SentFunction
 from orgthink.grammar.solution import THOUGHT
 from orgthink.grammar.toolcall import TAGS, ToolCall, read_call, read_reply, read_responses, render_call
 from orgthink.record.episode import Message
@@ -27,7 +22,7 @@ def offer(tools: Tools) -> dict[str, Any]:
 
 
 _NAME_CHARACTERS = 1_000
-"""Most characters of a name: that of no tool is longer."""
+"""Most characters of a tool's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +39,14 @@ class Fragment:
     """The next characters of the JSON arguments."""
 
 
-def fragments(sent: Iterable[SentCall]) -> tuple[Fragment, ...]:
-    """The parts of calls in an event."""
-    return tuple(_fragment(call, call.function or SentFunction()) for call in sent)
-
-
-def _fragment(call: SentCall, function: SentFunction) -> Fragment:
-    arguments = function.arguments or ""
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return Fragment(call.index, call.id or None, function.name or "", text)
-
-
 @dataclass(slots=True)
 class _Call:
-    """A call that is not complete yet."""
+    """An incomplete call."""
 
     id: str | None
     name: str = ""
     arguments: list[str] = field(default_factory=list)
-    """Its parts, which may be many."""
+    """Its parts."""
 
     def continued_by(self, fragment: Fragment) -> bool:
         """Whether a fragment continues this call, the last one of its index. Servers that give no index, or the same
@@ -75,7 +59,7 @@ class _Call:
 def calls_text(parts: Iterable[Fragment]) -> str:
     """The text form of the calls. Invalid JSON stays as it is, so that the grammar reports the error."""
     calls: list[_Call] = []
-    latest: dict[int | None, _Call] = {}  # of each index, and of all as that of no index
+    latest: dict[int | None, _Call] = {}  # by index; the latest of all under None
     for part in parts:
         call = latest.get(part.index)
         if call is None or not call.continued_by(part):
@@ -99,17 +83,16 @@ def _text(call: _Call) -> str:
 
 
 def messages(
-    turns: Sequence[Message], thoughts: Sequence[str] = (), member: str = "reasoning_content"
+    turns: Sequence[Message], reasoning: Sequence[str] = (), member: str = "reasoning_content"
 ) -> list[dict[str, Any]]:
     """The messages of a request: calls and responses are native where they match one to one, else text.
 
-    `thoughts` beside the turns go back in this member of their messages: DeepSeek refuses calls without them, and other
-    models think on from them.
+    The `reasoning` of the turns goes back in this member of their messages: DeepSeek refuses calls without it.
     """
     sent: list[dict[str, Any]] = []
     calls = 0
     skip = False
-    for turn, after, thought in zip(turns, [*turns[1:], None], thoughts or [""] * len(turns), strict=True):
+    for turn, after, thought in zip(turns, [*turns[1:], None], reasoning or [""] * len(turns), strict=True):
         if skip:
             skip = False
             continue
@@ -118,20 +101,20 @@ def messages(
         calls += len(exchange[0]["tool_calls"]) if exchange else 0
         first, *others = exchange or [{"role": turn.role, "content": turn.content}]
         if thought:
-            first[member] = content.in_parts(first["content"], thought) if member == content.MEMBER else thought
+            first[member] = thought
         sent += [first, *others]
     return sent
 
 
 def _exchange(reply: Message, responses: Message, before: int) -> list[dict[str, Any]] | None:
-    """Native messages of a reply with calls and of the turn with their responses; `None` if the turns are others."""
+    """Native messages of a reply with calls and of the turn with their responses; `None` for other turns."""
     if (reply.role, responses.role) != ("assistant", "user"):
         return None
     bodies, thoughts = _cut(reply.content, TAGS.call)
     values, rest = _cut(responses.content, TAGS.response)
     calls = [call for call in map(read_call, bodies) if isinstance(call, ToolCall)]
     names = [response.name for response in read_responses(responses.content)]
-    # The grammar decides: a call within the thoughts is not a call.
+    # The grammar decides: a call within the reasoning is not a call.
     if not calls or list(read_reply(reply.content).calls) != calls or [call.name for call in calls] != names:
         return None
     if len(bodies) != len(calls) or len(values) != len(calls):

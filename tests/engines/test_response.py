@@ -1,0 +1,136 @@
+"""Events of servers → chunks: ends, counts, log-probabilities and words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orgthink.engines.endpoint.response import Reader, StreamEvent, event
+from orgthink.engines.engine import EngineError, FinishReason, StreamDropped
+from orgthink.record.episode import Billed, Sampling
+from orgthink.util.errors import RequestRefused
+
+EOS, STOP, LENGTH = FinishReason.EOS, FinishReason.STOP, FinishReason.LENGTH
+
+
+def with_choice(**choice: Any) -> StreamEvent:
+    return event(json.dumps({"choices": [{"index": 0, **choice}]}))
+
+
+@pytest.mark.parametrize(
+    ("word", "finish"),
+    [
+        ("stop", EOS),
+        ("eos_token", EOS),
+        ("end_turn", EOS),
+        ("stop_sequence", STOP),
+        ("model_length", LENGTH),
+        (None, None),
+    ],
+)
+def test_finish_reasons(word: str | None, finish: FinishReason | None) -> None:
+    assert with_choice(text="", finish_reason=word).finish is finish
+
+
+def test_the_id_of_an_end_token_is_not_a_stop_text() -> None:
+    assert with_choice(text="", finish_reason="stop", stop_reason=106).finish is EOS
+    assert with_choice(text="", finish_reason="stop", stop_reason="</s>").finish is STOP
+
+
+@pytest.mark.parametrize(
+    ("word", "error"),
+    [("abort", StreamDropped), ("insufficient_system_resource", StreamDropped), ("content_filter", RequestRefused)],
+)
+def test_answers_that_the_server_gave_up_or_refused(word: str, error: type[EngineError]) -> None:
+    with pytest.raises(error, match=f"ended the answer: {word}"):
+        with_choice(text="", finish_reason=word)
+
+
+@pytest.mark.parametrize(("code", "kind"), [(503, StreamDropped), (429, StreamDropped), (400, EngineError)])
+def test_a_failure_in_the_middle_may_be_temporary(code: int, kind: type[EngineError]) -> None:
+    with pytest.raises(EngineError, match="the server failed: no") as failed:
+        event(f'{{"error": {{"code": {code}, "message": "no"}}}}')
+    assert type(failed.value) is kind
+
+
+def test_a_refusal_of_structured_outputs_is_text() -> None:
+    assert with_choice(delta={"content": None, "refusal": "I may not"}).pieces == ("I may not",)
+
+
+USAGES: dict[str, tuple[dict[str, Any], Billed | None]] = {
+    "OpenAI": (
+        {
+            "prompt_tokens": 2006,
+            "completion_tokens": 300,
+            "total_tokens": 2306,
+            "prompt_tokens_details": {"cached_tokens": 1920, "audio_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": 128},
+        },
+        Billed(2006, 1920, 300, 128),
+    ),
+    "vLLM": ({"prompt_tokens": 15, "completion_tokens": 4, "prompt_tokens_details": None}, Billed(15, None, 4, None)),
+    "DeepSeek": ({"prompt_tokens": 90, "completion_tokens": 9, "prompt_cache_hit_tokens": 64}, Billed(90, 64, 9, None)),
+    "Gemini": ({"prompt_tokens": 21, "completion_tokens": 0, "total_tokens": 81}, Billed(21, None, 60, None)),
+    "no prompt": ({"completion_tokens": 7}, Billed(output=7)),
+    "odd details": ({"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 3.5, "completion_tokens_details": [1]},
+                    Billed(5, None, 7, None)),
+    "no counts": ({"total_tokens": 7}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", USAGES)
+def test_counts_that_servers_bill(name: str) -> None:
+    usage, billed = USAGES[name]
+    found = event(json.dumps({"choices": [], "usage": usage}))
+    assert (found.billed, found.tokens) == (billed, usage.get("completion_tokens"))
+
+
+COMPLETION = '{"choices": [{"text": "ab", "logprobs": {"tokens": ["a", "b"], "token_logprobs": [-1, BAD]}}]}'
+CHAT = (
+    '{"choices": [{"delta": {"content": "ab"}, "logprobs": {"content": '
+    '[{"token": "a", "logprob": -1}, {"token": "b", "logprob": BAD}]}}]}'
+)
+
+
+@pytest.mark.parametrize("data", [COMPLETION, CHAT])
+@pytest.mark.parametrize("bad", ["null", "NaN", "-1e300", "50"])
+def test_one_invalid_log_probability_makes_all_of_them_unknown(data: str, bad: str) -> None:
+    found = event(data.replace("BAD", bad))
+    assert (found.pieces, found.logprobs) == (("a", "b"), None)
+    assert event(data.replace("BAD", "-2")).logprobs == (-1, -2)
+
+
+def test_a_token_without_text_keeps_its_id() -> None:
+    found = with_choice(delta={"content": ""}, token_ids=[5])
+    assert (found.pieces, found.token_ids) == (("",), (5,))
+
+
+@given(st.lists(st.text(alphabet="ab \n字", max_size=20), max_size=5))
+def test_words_are_pieces_and_no_text_is_lost(texts: list[str]) -> None:
+    reader, whole = Reader(Sampling(1000), None), ""
+    for text in texts:
+        pieces = reader.chunk(StreamEvent((text,) if text else ())).pieces
+        assert all(len(piece.split()) <= 1 for piece in pieces)
+        whole += "".join(pieces)
+    assert whole == "".join(texts)
+
+
+@given(st.none() | st.booleans() | st.integers() | st.lists(st.text()) | st.dictionaries(st.text(), st.text()))
+def test_reasoning_that_is_not_text_is_ignored(sent: Any) -> None:
+    found = with_choice(delta={"content": "a", "reasoning": sent})
+    assert (found.pieces, found.reasoning) == (("a",), "")
+
+
+def test_tokens_beyond_the_limit_are_cut() -> None:
+    reader = Reader(Sampling(2), None)
+    chunk = reader.chunk(StreamEvent(("a", "b", "c"), logprobs=(-1.0, -2.0, -3.0)))
+    assert (chunk.pieces, chunk.logprobs, chunk.finish) == (("a", "b"), (-1.0, -2.0), LENGTH)
+
+
+def test_an_endless_answer_is_an_error() -> None:
+    with pytest.raises(EngineError, match="characters for 50 tokens"):
+        Reader(Sampling(50), None).chunk(StreamEvent(reasoning="a" * 900_000))
