@@ -1,4 +1,4 @@
-"""Folders of the shipped models and of the corpus."""
+"""Folders of the shipped models and of the search corpus."""
 
 from __future__ import annotations
 
@@ -8,31 +8,21 @@ from orgthink_pocket.tasks.ledger import FOLDER
 
 MODELS = Path(__file__).parent / "models"
 
-POCKET = MODELS / "pocket"
-"""Base model: countdown, arithmetic and sudoku, alone and in the form of AsyncThink."""
 POCKET_BASE = MODELS / "pocket-base"
-"""The next base: every task, alone and in the form of every role, without planted faults or routes."""
-POCKET_ASYNC = MODELS / "pocket-async"
-"""`pocket` after AsyncThink's reinforcement learning."""
-POCKET_SEQUENTIAL = MODELS / "pocket-sequential"
-"""`pocket` after the same reinforcement learning as a sequential thinker: the baseline."""
-POCKET_ROLES = MODELS / "pocket-roles"
-"""`pocket` after the cold start of MarsRL: solver, verifier and corrector."""
-POCKET_MARS = MODELS / "pocket-mars"
-"""`pocket-roles` after MarsRL's reinforcement learning."""
-POCKET_TOOLS = MODELS / "pocket-tools"
-"""`pocket-roles` after lessons in calling tools."""
+"""Base model: knows every task and the form of every role, before reinforcement learning."""
+POCKET_ORGANIZER = MODELS / "pocket-organizer"
+"""`pocket-base` after AsyncThink's reinforcement learning (recipe `asyncthink-pocket`)."""
+POCKET_REVIEWER = MODELS / "pocket-reviewer"
+"""`pocket-base` after MarsRL (recipe `marsrl-pocket`)."""
 POCKET_MANAGER = MODELS / "pocket-manager"
-"""`pocket-manager-sft` after ParaManager's reinforcement learning."""
-POCKET_MANAGER_SFT = MODELS / "pocket-manager-sft"
-"""The manager after the cold start of ParaManager."""
+"""`pocket-base` after ParaManager's fine-tuning and reinforcement learning (recipe `paramanager-pocket`)."""
 
 LEDGER = FOLDER
-"""A small corpus of made-up companies and their figures, for `search`."""
+"""A small corpus of made-up prices, for `search`."""
 
-DEFAULT_MODEL = "pocket"
-"""Model of commands that name none."""
+DEFAULT_MODEL = "pocket-organizer"
+"""Model of commands without `--model`."""
 DEFAULT_TASK = "countdown-mini"
-"""Task of commands that name none."""
-DEFAULT_RECIPE = "pocket"
+"""Task of commands without `--task`."""
+DEFAULT_RECIPE = "asyncthink-pocket"
 """Recipe of `orgthink train` without a name."""

@@ -1,4 +1,4 @@
-"""Arithmetic for the base: short expressions, sums of groups, and named values that may depend on each other.
+"""Arithmetic lessons: short expressions, sums of groups, and named values that may depend on each other.
 
 part 1 : 3 + 4 * 2 ; 4 * 2 = 8 ; 3 + 8 ; 3 + 8 = 11 ; ! 1 11 ; part 2 : … ; 11 + 17 ; 11 + 17 = 28
 """
@@ -9,10 +9,10 @@ import random
 from collections.abc import Sequence
 
 from orgthink.record.episode import Problem
-from orgthink.training.coldstart.structures import Step, random_structure
-from orgthink_pocket.base.family import Family, Structures, Thinking
+from orgthink.training.coldstart.structures import Step
+from orgthink_pocket.base.family import Family, Thinking
+from orgthink_pocket.tasks.steps import steps, written
 from orgthink_pocket.tasks.sums import joined
-from orgthink_pocket.teachers.arithmetic import steps, written
 
 
 def value(expression: str) -> str:
@@ -82,12 +82,10 @@ class PartsFamily(Family):
         values = dict(work.results)
         return "", " ; ".join(values[part] for part in self.parts(work.problem))
 
-    def structure(
-        self, rng: random.Random, problem: Problem, capacity: int, draw: Structures = random_structure
-    ) -> list[Step]:
+    def structure(self, rng: random.Random, problem: Problem, capacity: int) -> list[Step]:
         """In a chain every part needs the one before it: it is thought about, or forked and joined at once."""
         if not problem.data["chained"]:
-            return super().structure(rng, problem, capacity, draw)
+            return super().structure(rng, problem, capacity)
         chain: list[Step] = []
         for part in self.parts(problem):
             forked = [Step("fork", "1", (part,)), Step("join", "1")]

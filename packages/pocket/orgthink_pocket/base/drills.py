@@ -1,32 +1,24 @@
-"""Drills: lines of a scan for any target, single operations, and what stands behind a name.
+"""Drills: lines of a scan for any target, and single operations.
 
-Integers are single tokens, so a model knows of a target what lines with it have shown. Solutions for held-out targets
-are never taught; some countdowns without a solution have such targets. The lines of `relations` are those of a scan,
-for every target alike, and without marks of solutions.
-The former base erred there: for the held-out 11 and 21 at 7 % of the values, for trained targets at none.
-
-What is drawn at random is injected, so that it is not trained.
+Integers are single tokens, so a model knows about a target only what lines with it have shown. Solutions for held-out
+targets are never taught. What is drawn at random is injected, so that it is not trained.
 """
 
 from __future__ import annotations
 
 import random
 
-from orgthink.record.episode import Origin, Problem, Trace
-from orgthink_pocket.base.countdown import looked_up
-from orgthink_pocket.base.style import terse
-from orgthink_pocket.lessons.asyncthink import teacher_trace
+from orgthink.record.episode import Origin, Trace
+from orgthink_pocket.base.family import teacher_trace
+from orgthink_pocket.base.scan import OPERATORS, related, scan
 from orgthink_pocket.tasks.arithmetic import LARGEST
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
-from orgthink_pocket.teachers.arithmetic import apply
-from orgthink_pocket.teachers.countdown import OPERATORS, related, scan
+from orgthink_pocket.tasks.steps import apply
 
 TARGETS = (COUNTDOWN_MINI.size.targets[0] - 5, COUNTDOWN_MINI.size.targets[1] + 5)
 """Smallest and largest target of a drill."""
 LINES = 30
 """Lines of a drill."""
-LOOKUPS = 20
-"""Countdowns that a drill looks up, with repetitions."""
 PASSED = 0.5
 """Share of lines without a relation that are left out."""
 OPERANDS = (20, 20, LARGEST)
@@ -65,18 +57,3 @@ def operations(rng: random.Random) -> Trace:
             spans.append((f" {left} {operator} {right} =", Origin.INJECTED))
             spans.append((f" {value} ;", Origin.SAMPLED))
     return teacher_trace("thinker", None, "facts arithmetic", spans)
-
-
-def lookups(problem: Problem, rng: random.Random) -> Trace:
-    """Numbers and targets of linked countdowns in any order, with what names stand for, which is listed first.
-
-    A thinker of six countdowns looks six of them up in 650 tokens, and errs there most.
-    """
-    parts = {part["name"]: part for part in problem.data["parts"]}
-    known = [f" ! {name} left {part['left']} ;" for name, part in parts.items()]
-    rng.shuffle(known)
-    spans = [("".join(known), Origin.INJECTED)]
-    for name in rng.choices(list(parts), k=LOOKUPS):
-        spans.append((f" {name} :", Origin.INJECTED))
-        spans.append((f" {looked_up(problem, parts[name])} ;", Origin.SAMPLED))
-    return teacher_trace("thinker", None, f"facts {terse(problem)}", spans)

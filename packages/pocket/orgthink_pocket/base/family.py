@@ -2,7 +2,7 @@
 
 A family says how the parts of a problem are worked on. The same work is done alone (`sequential`), by an organizer
 between Forks and Joins, and by its workers. Structures are random: which parts are forked, in what order, how many at
-once. Whoever is done stops, also if workers are still at work.
+once. An agent that is done stops, even if workers are still at work.
 """
 
 from __future__ import annotations
@@ -11,26 +11,17 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from orgthink.grammar.actions import Answer, Fork, Join, Return
 from orgthink.grammar.asyncthink import DIALECT
 from orgthink.organizations.prompts import prompt
-from orgthink.record.episode import Origin, Problem, Trace
-from orgthink.training.coldstart.structures import INDEPENDENT, Step, random_structure
-from orgthink_pocket.base.style import REFERENCE
-from orgthink_pocket.lessons.asyncthink import teacher_trace
+from orgthink.record.episode import Origin, Problem, Span, Trace
+from orgthink.training.coldstart.structures import Step, random_structure
+from orgthink_pocket.style import REFERENCE
 
 CAPACITIES = (2, 3, 4, 8)
 """Pool sizes of organizers' lessons."""
-
-
-class Structures(Protocol):
-    """Draws a structure over parts, for a pool size: no part comes before the one that it needs."""
-
-    def __call__(
-        self, rng: random.Random, parts: Sequence[str], capacity: int, *, needs: Mapping[str, str]
-    ) -> list[Step]: ...
 
 
 NOTHING = "none"
@@ -48,7 +39,7 @@ class Thinking:
     results: list[tuple[str, str]] = field(default_factory=list)
     """Found or joined: name and value."""
     given: Mapping[str, str] = field(default_factory=dict)
-    """What it was told beside the problem: name and value."""
+    """What it knows in addition to the problem: name and value."""
 
     @property
     def returned(self) -> str:
@@ -77,10 +68,6 @@ class Family(ABC):
         """The parts that a thinker alone takes one by one before its last thoughts."""
         return self.parts(problem)
 
-    def begin(self, problem: Problem) -> str:
-        """What an organizer writes before it divides the parts."""
-        return ""
-
     @abstractmethod
     def query(self, work: Thinking, parts: Sequence[str]) -> str:
         """The sub-query about these parts."""
@@ -102,16 +89,10 @@ class Family(ABC):
         work.results.extend(results)
         return ""
 
-    def structure(
-        self, rng: random.Random, problem: Problem, capacity: int, draw: Structures = random_structure
-    ) -> list[Step]:
-        """A structure over the parts in random order."""
+    def structure(self, rng: random.Random, problem: Problem, capacity: int) -> list[Step]:
+        """A random structure over the parts in random order."""
         parts = self.parts(problem)
-        return draw(rng, rng.sample(parts, len(parts)), capacity, needs=self.needs(problem))
-
-    def needs(self, problem: Problem) -> Mapping[str, str]:
-        """Part → the part that it needs, for those that need one."""
-        return INDEPENDENT
+        return random_structure(rng, rng.sample(parts, len(parts)), capacity)
 
 
 def question(role: str, problem: Problem, **values: object) -> str:
@@ -148,10 +129,8 @@ def worker(family: Family, problem: Problem, query: str, parts: Sequence[str], g
     return _Worked(teacher_trace("worker", "organizer", request, [(text, Origin.SAMPLED)]), work)
 
 
-def organizer(
-    family: Family, problem: Problem, capacity: int, rng: random.Random, draw: Structures = random_structure
-) -> list[Trace]:
-    """An organizer that follows a drawn structure, and its workers."""
+def organizer(family: Family, problem: Problem, capacity: int, rng: random.Random) -> list[Trace]:
+    """An organizer that follows a random structure, and its workers."""
     work = Thinking(problem)
     forked: dict[str, _Worked] = {}
     workers: list[Trace] = []
@@ -161,8 +140,7 @@ def organizer(
         if text:
             spans.append((f" {text}", Origin.SAMPLED))
 
-    write(family.begin(problem))
-    for step in family.structure(rng, problem, capacity, draw):
+    for step in family.structure(rng, problem, capacity):
         match step.action:
             case "think":
                 for part in step.parts:
@@ -184,3 +162,20 @@ def organizer(
     write(DIALECT.render(Answer(f" {answer} ")))
     request = question("organizer", problem, capacity=capacity)
     return [teacher_trace("organizer", None, request, spans), *workers]
+
+
+def teacher_trace(role: str, parent: str | None, question: str, spans: list[tuple[str, Origin]]) -> Trace:
+    """A teacher's trace: texts without token ids. Rows encode them span by span."""
+    parts = [(question, Origin.PROMPT), *_merged(spans)]
+    return Trace(role, role, parent, tuple(Span(origin, text, len(text.split())) for text, origin in parts))
+
+
+def _merged(spans: list[tuple[str, Origin]]) -> list[tuple[str, Origin]]:
+    """Join neighbouring texts of one origin."""
+    merged: list[tuple[str, Origin]] = []
+    for text, origin in spans:
+        if merged and merged[-1][1] is origin:
+            merged[-1] = (merged[-1][0] + text, origin)
+        else:
+            merged.append((text, origin))
+    return merged

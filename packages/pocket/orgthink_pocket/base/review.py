@@ -2,21 +2,22 @@
 
 Verdicts are true. A verifier checks to the end, or to the first error where everything after it depends on it. Its
 finding says where the error is. A corrector keeps the rest and mends that place. In a share of `DOUBTED` a corrector
-gets a right solution with a finding that is none, and keeps the solution.
+gets a right solution with a false finding, and keeps the solution.
 """
 
 from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from orgthink.grammar.actions import Answer
 from orgthink.grammar.asyncthink import DIALECT
+from orgthink.grammar.solution import THOUGHT
 from orgthink.grammar.verdict import read_report
 from orgthink.record.episode import Origin, Problem, Trace
-from orgthink_pocket.base.family import question
-from orgthink_pocket.lessons.asyncthink import teacher_trace
+from orgthink_pocket.base.family import question, teacher_trace
 from orgthink_pocket.style import VERDICTS
 
 WRONG = 0.5
@@ -82,3 +83,9 @@ def answer(text: str) -> str:
 def answer_of(solution: str) -> str:
     """The answer in a solution that `draft` wrote."""
     return solution.partition(DIALECT.answer[0])[2].partition(DIALECT.answer[1])[0].strip()
+
+
+def reported(lines: Sequence[str], finding: str | None = None) -> str:
+    """A verifier's text: lines of thinking and a report; without a finding the verdict is correct."""
+    verdict = "correct" if finding is None else "wrong"
+    return f"{' ; '.join(lines)} {THOUGHT} finding {finding or 'none'} correctness : {verdict}".strip()

@@ -15,9 +15,8 @@ from orgthink.grammar.solution import THOUGHT
 from orgthink.record.episode import Problem
 from orgthink_pocket.base.countdown import first, named
 from orgthink_pocket.base.family import NOTHING
-from orgthink_pocket.base.review import ProposedSolution, Reviews, answer, answer_of
-from orgthink_pocket.teachers.arithmetic_review import reported
-from orgthink_pocket.teachers.countdown_review import checked, near_miss, numbers_of, worked
+from orgthink_pocket.base.review import ProposedSolution, Reviews, answer, answer_of, reported
+from orgthink_pocket.base.scan import checked, near_miss, numbers_of, worked
 
 
 class SingleReviews(Reviews):
@@ -36,7 +35,7 @@ class SingleReviews(Reviews):
 
     def corrected(self, problem: Problem, solution: str, findings: str) -> str:
         text, hit = first(problem.data, "1")
-        if findings == f"finding {hit}":  # the finding is none
+        if findings == f"finding {hit}":  # a false finding
             line, _ = _judged(problem.data, hit)
             return f"{line} {THOUGHT} {answer(hit)}"
         return f"{text} {THOUGHT} {answer(hit)}"

@@ -1,4 +1,4 @@
-"""Reviews of `sudoku`: each row beside its clues, then each column and each box.
+"""Reviews of `sudoku`: each row next to its clues, then each column and each box.
 
     row 1 : 1 0 3 0 1 2 3 4 ok ; … column 2 : 2 4 4 1 bad ; … </think> finding column 2 ; box 2 correctness : wrong
 
@@ -12,10 +12,9 @@ from collections import Counter
 
 from orgthink.grammar.solution import THOUGHT
 from orgthink.record.episode import Problem
-from orgthink.tasks.sudoku import UNITS, Grid, board, is_valid, read, render
-from orgthink_pocket.base.review import ProposedSolution, Reviews, answer, answer_of
+from orgthink.tasks.sudoku import UNITS, Grid, is_valid, read, render
+from orgthink_pocket.base.review import ProposedSolution, Reviews, answer, answer_of, reported
 from orgthink_pocket.base.sudoku import completed
-from orgthink_pocket.teachers.arithmetic_review import reported
 
 NAMES = tuple(f"{kind} {i}" for kind in ("row", "column", "box") for i in range(1, 5))
 """Names of the units, in the order of `UNITS`."""
@@ -56,24 +55,6 @@ class SudokuReviews(Reviews):
     def doubt(self, problem: Problem, solution: str, rng: random.Random) -> str:
         """A row: working its cells out again gives the same digits."""
         return f"finding {rng.choice(NAMES[:4])}"
-
-
-class SudokuAnew(SudokuReviews):
-    """Complete grids that break their clues: nothing is worth keeping, so a corrector begins anew.
-
-    They are drawn without a look at the clues, so their digits say nothing about the right ones.
-    """
-
-    def draft(self, problem: Problem, wrong: bool, rng: random.Random) -> ProposedSolution:
-        while wrong:
-            grid = board(rng)
-            if _bad(problem.data["clues"], grid):
-                return ProposedSolution(answer(render(grid)), False)
-        return super().draft(problem, wrong, rng)
-
-    def corrected(self, problem: Problem, solution: str, findings: str) -> str:
-        grid = [list(row) for row in problem.data["clues"]]
-        return f"{' '.join(completed(grid))} {THOUGHT} {answer(render(grid))}"
 
 
 def _grid(solution: str) -> Grid:

@@ -1,4 +1,4 @@
-"""Reviews of `arithmetic-mini` and `sums-mini`: every operation is worked out again, beside the value of the solution.
+"""Reviews of `arithmetic-mini` and `sums-mini`: every operation is worked out again, next to the value of the solution.
 
     part 1 : 3 + 4 * 2 ; 4 * 2 = 8 8 ok ; … ; 3 + 8 = 11 12 bad </think> finding part 1 : 3 + 8 = 11 correctness : wrong
 
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from orgthink.record.episode import Problem
 from orgthink_pocket.base.arithmetic import value
-from orgthink_pocket.base.review import ProposedSolution, Reviews, answer, answer_of
+from orgthink_pocket.base.review import ProposedSolution, Reviews, answer, answer_of, reported
+from orgthink_pocket.base.slips import hasty, slipped
 from orgthink_pocket.tasks.parts import evaluated
+from orgthink_pocket.tasks.steps import Operation, steps, written
 from orgthink_pocket.tasks.sums import joined
-from orgthink_pocket.teachers.arithmetic import Operation, steps, written
-from orgthink_pocket.teachers.arithmetic_review import hasty, reported, slipped
 
 EARLY = 0.1
 """Share of slips that leave out the last operations."""

@@ -1,4 +1,4 @@
-"""Sudoku for the base: empty cells in the order of reading, with the digits of row, column and box beside them.
+"""Sudoku lessons: empty cells in the order of reading, each with the digits of its row, column and box.
 
     cell 1 2 row 1 3 column 4 box 1 = 2 ; cell 1 4 row 1 2 3 column box 3 ? ; …
 
@@ -14,7 +14,6 @@ from orgthink.grammar.solution import THOUGHT
 from orgthink.record.episode import Problem
 from orgthink.tasks.sudoku import Grid, render
 from orgthink_pocket.base.family import Family, Thinking
-from orgthink_pocket.teachers.sudoku import solve
 
 BOXES = [(i, j) for i in (0, 2) for j in (0, 2)]
 """Upper left cells of the boxes."""
@@ -27,7 +26,7 @@ def box(cell: Cell) -> int:
     return 2 * (cell[0] // 2) + cell[1] // 2
 
 
-def beside(grid: Grid, cell: Cell) -> tuple[list[int], list[int], list[int]]:
+def digits_around(grid: Grid, cell: Cell) -> tuple[list[int], list[int], list[int]]:
     """The digits of the row, the column and the box of a cell."""
     i, j = cell
     top, left = BOXES[box(cell)]
@@ -37,7 +36,7 @@ def beside(grid: Grid, cell: Cell) -> tuple[list[int], list[int], list[int]]:
 
 def visited(grid: Grid, cell: Cell) -> tuple[str, set[int]]:
     """A line about an empty cell without its end, and the candidates of the cell."""
-    units = beside(grid, cell)
+    units = digits_around(grid, cell)
     named = (" ".join([name, *map(str, unit)]) for name, unit in zip(("row", "column", "box"), units, strict=True))
     return f"cell {cell[0] + 1} {cell[1] + 1} {' '.join(named)}", {1, 2, 3, 4} - {d for unit in units for d in unit}
 
@@ -69,19 +68,18 @@ def completed(grid: Grid) -> list[str]:
         if cell is None:
             return lines
         line, candidates = visited(grid, cell)
-        grid[cell[0]][cell[1]] = next(digit for digit in sorted(candidates) if _possible(grid, cell, digit))
+        grid[cell[0]][cell[1]] = next(digit for digit in sorted(candidates) if _possible(_filled(grid, cell, digit)))
         lines.append(f"{line} = {grid[cell[0]][cell[1]]} ;")
 
 
-def _possible(grid: Grid, cell: Cell, digit: int) -> bool:
-    """Whether some completed grid has this digit there."""
-    clues = [list(row) for row in grid]
-    clues[cell[0]][cell[1]] = digit
-    try:
-        solve({"clues": clues})
-    except ValueError:
-        return False
-    return True
+def _possible(grid: Grid) -> bool:
+    """Whether some completed grid has these digits."""
+    cell = next(((i, j) for i in range(4) for j in range(4) if not grid[i][j]), None)
+    return cell is None or any(_possible(_filled(grid, cell, digit)) for digit in visited(grid, cell)[1])
+
+
+def _filled(grid: Grid, cell: Cell, digit: int) -> Grid:
+    return [[digit if (i, j) == cell else grid[i][j] for j in range(4)] for i in range(4)]
 
 
 def grid_of(work: Thinking) -> Grid:

@@ -1,11 +1,18 @@
-"""`countdown-mini` and its single-solution form: countdown in the size of the pocket models.
+"""Countdown in the size of the pocket models: one problem or several in one.
 
-Only the first n_s expressions are graded: so the shipped models were trained and measured.
+Only the first n_s expressions are graded.
 """
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.countdown import Countdown, CountdownSize
+from orgthink.tasks.task import Solution, Split
 
 COUNTDOWN_MINI = Countdown(
     "countdown-mini", CountdownSize(largest=15, given=5, targets=(10, 60), held_out=10, guaranteed=3, offered=4)
@@ -17,3 +24,56 @@ COUNTDOWN_MINI_SINGLE = Countdown(
     like="countdown-mini",
 )
 """One expression of five numbers up to 15 that makes a target."""
+
+
+class CountdownSeveral:
+    """`count` countdowns with different targets; the answer has a solution of each, in any order."""
+
+    def __init__(self, name: str, single: Countdown, count: int) -> None:
+        """`single` is the task of one part: it asks for one solution."""
+        self.name, self.single, self.count = name, single, count
+
+    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
+        """Parts in the order of the single task's stream; parts with a repeated target are left out."""
+        rng = random.Random(f"{self.name} {split} {seed}")
+        parts = self.single.problems(split, rng.randrange(1 << 30))
+        while True:
+            selected: dict[int, Problem] = {}
+            while len(selected) < self.count:
+                part = next(parts)
+                selected.setdefault(part.data["target"], part)
+            yield self.problem(list(selected.values()))
+
+    def problem(self, parts: list[Problem]) -> Problem:
+        listed = "\n".join(f"{i}. {part.text}" for i, part in enumerate(parts, 1))
+        return Problem(
+            id=f"{self.name}/{'+'.join(part.id.rpartition('/')[2] for part in parts)}",
+            task=self.name,
+            text=f"Solve {len(parts)} problems. Write one expression per line in the answer.\n{listed}",
+            required=len(parts),
+            data={"parts": [part.data for part in parts]},
+        )
+
+    def fits(self, data: Mapping[str, Any]) -> bool:
+        parts = data.get("parts")
+        return isinstance(parts, list) and all(isinstance(part, dict) and self.single.fits(part) for part in parts)
+
+    def grade(self, problem: Problem, answer: str) -> Grade:
+        """Number of parts that the answer solves."""
+        return Grade(correct=sum(self.solved(problem, answer)), required=problem.required)
+
+    def solved(self, problem: Problem, answer: str) -> list[bool]:
+        """Whether the first expressions solve each part. Only as many expressions as parts count."""
+        offered = [solution.text for solution in islice(self.solutions(problem, answer), problem.required)]
+        parts = [self.single.problem(part["numbers"], part["target"]) for part in problem.data["parts"]]
+        return [any(self.single.grade(part, text).all_correct for text in offered) for part in parts]
+
+    def solutions(self, problem: Problem, answer: str) -> list[Solution]:
+        """Two expressions are one solution if they have the same numbers and the same value."""
+        return self.single.solutions(problem, answer)
+
+
+COUNTDOWN_MINI_FOUR = CountdownSeveral("countdown-mini-four", COUNTDOWN_MINI_SINGLE, 4)
+"""Four countdowns of one expression each."""
+COUNTDOWN_MINI_TWO = CountdownSeveral("countdown-mini-two", COUNTDOWN_MINI_SINGLE, 2)
+"""Two countdowns."""

@@ -1,7 +1,7 @@
-"""`parts-mini`: several named values to compute, each by itself, or each from the one before it.
+"""`parts-mini`: several named values to compute, independent of each other or in a chain.
 
     copper = 3 + 4 * 2 ; silk = 9 - 2 ; tea = 5 * 3          independent
-    copper = 3 + 4 * 2 ; silk = copper - 2 ; tea = 5 + silk  dependent: a chain
+    copper = 3 + 4 * 2 ; silk = copper - 2 ; tea = 5 + silk  a chain
 
 Independent parts can be divided among agents. A chain cannot.
 """
@@ -11,13 +11,12 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.task import Solution, Split, in_split
 from orgthink_pocket.tasks.arithmetic import LARGEST, expression
-from orgthink_pocket.teachers.arithmetic import steps
+from orgthink_pocket.tasks.steps import steps
 
 NAMES = ("copper", "zinc", "iron", "tin", "silver", "gold", "wool", "silk", "linen", "cotton", "wheat", "rice")
 """Names of the values: words of the pocket models' vocabulary."""
@@ -25,21 +24,19 @@ COUNT = (3, 6)
 """Fewest and most parts."""
 OPERANDS = (2, 3)
 """Fewest and most operands of a part."""
+CHAINED = 0.5
+"""Share of chains."""
 
 
-@dataclass(frozen=True)
 class PartsMini:
-    """A fifth of the problems, by a hash of their text, is held out for `test`: the same for every share of chains."""
+    """Half of the problems are chains. A fifth of the problems, by a hash of their text, is held out for `test`."""
 
-    name: str = "parts-mini"
-    """Its name."""
-    chained: float = 0.5
-    """Share of chains."""
+    name = "parts-mini"
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         rng = random.Random(f"{self.name} {split} {seed}")
         while True:
-            problem = self._drawn(rng, rng.random() < self.chained)
+            problem = self._drawn(rng, rng.random() < CHAINED)
             if problem is not None and in_split(problem.id, split):
                 yield problem
 
@@ -107,7 +104,3 @@ def _numbers(answer: str) -> list[int] | None:
 
 PARTS_MINI = PartsMini()
 """Several named values."""
-PARTS_MINI_INDEPENDENT = PartsMini("parts-mini-independent", 0.0)
-"""Without chains."""
-PARTS_MINI_CHAINED = PartsMini("parts-mini-chained", 1.0)
-"""Nothing but chains."""
