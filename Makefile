@@ -130,7 +130,7 @@ bench: setup  ## speed, as ratios of two things measured in one run; JSON=FILE w
 	@if [ -e $(VLLM)/.ready ]; then $(VLLM)/bin/python -m benchmarks $(if $(JSON),--json $(JSON)); else echo "make vllm bench adds the ratios of vLLM"; fi
 
 pocket: setup  ## train the shipped model again, from scratch
-	$(BIN)/orgthink train pocket --out runs/pocket
+	$(BIN)/orgthink train pocket-base --out runs/pocket-base
 
 papers: setup sandbox  ## the claims about the three papers: recomputes every figure from the stored outcomes
 	$(BIN)/python -m papers

@@ -15,7 +15,7 @@ from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.vllm import VllmEngine
 from orgthink.record.episode import Message, Sampling
 
-MODEL, ROWS, ABORTED, TOKENS = "pocket-async", 64, 16, 900
+MODEL, ROWS, ABORTED, TOKENS = "pocket-organizer", 64, 16, 900
 FIRST, BETWEEN = 5, 2
 """Tokens of a stream before the first abort, and more of them before each further one."""
 

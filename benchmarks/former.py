@@ -24,7 +24,7 @@ REPEATS = 3
 THREADS = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")
 """Set for rollouts, which spare a core. `orgthink train` of either version takes all cores, unless they are set."""
 STEPS = 2
-TRAININGS = {"paramanager-mini": 3.0, "asyncthink-countdown-mini": 1.5}
+TRAININGS = {"paramanager-pocket": 3.0, "asyncthink-pocket": 1.5}
 """Recipes, and how many times as fast their steps are to be."""
 
 
@@ -78,7 +78,7 @@ def _git(*arguments: str) -> None:
 def _alone(former: Version, ours: Version) -> Iterator[Line]:
     """Tokens a second of one episode at a time."""
     script = Path(__file__).with_name("one_episode.py")
-    for organization, model in (("sequential", "pocket-sequential"), ("asyncthink", "pocket-async")):
+    for organization, model in (("sequential", "pocket-base"), ("asyncthink", "pocket-organizer")):
         rates: dict[Version, list[float]] = {former: [], ours: []}
         for _ in range(REPEATS):
             for version, found in rates.items():

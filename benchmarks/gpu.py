@@ -126,7 +126,7 @@ def on_verl(place: Path) -> Iterator[Line]:
     from orgthink.training.cluster.verl.nodes import Placement
     from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start
 
-    recipe, changes = "asyncthink-countdown-mini", ["rollout.problems=8", "steps=2", "drift=0.1", "loss.old=trainer"]
+    recipe, changes = "asyncthink-pocket", ["rollout.problems=8", "steps=2", "drift=0.1", "loss.old=trainer"]
     folder = start(Training(recipe, adjusted(RECIPES[recipe], {}, changes)), place / "run")
     run(folder, Placement(device="cuda"))
     line = json.loads((folder.path / "metrics.jsonl").read_text().splitlines()[-1])

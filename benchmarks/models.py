@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from orgthink_pocket.model import CONFIG as POCKET
+from orgthink_pocket.base.model import CONFIG as POCKET
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
 from orgthink.models.qwen3 import Qwen3, Qwen3Config

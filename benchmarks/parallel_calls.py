@@ -35,7 +35,7 @@ CALLS = 4
 """n_max: number of calls in a round."""
 REPEATS = 5
 """Number of rounds of each kind. The kinds alternate, and the median counts."""
-MODEL = "pocket-sequential"
+MODEL = "pocket-base"
 TOKENS = 240
 """Token budget of an agent; its text would be longer."""
 

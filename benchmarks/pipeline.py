@@ -39,7 +39,7 @@ BINS = 4
 def run(model: Path | None = None, seeds: int = 3, share: float = 1.0) -> Iterator[Line]:
     """Ratios of each setting with a share of its tokens, what the simulation says of them, and its ratios at 64k."""
     if (model := model_of(model)) is None:
-        print("orgthink train pocket-roles --out runs/pocket-roles adds the ratios of MarsRL's pipeline", flush=True)
+        print("orgthink train pocket-base --out runs/pocket-base adds the ratios of MarsRL's pipeline", flush=True)
         return
     lengths = asyncio.run(measured(model))
     for setting in [replace(one, tokens=int(one.tokens * share)) for one in SETTINGS]:

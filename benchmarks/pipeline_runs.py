@@ -29,8 +29,8 @@ from orgthink.training.recipes.jobs import Mars
 from orgthink.training.recipes.registry import RECIPES, Training, start
 from orgthink.training.rl import Clock, train_policy
 
-COLD_STARTS = Path("runs/pocket-roles/checkpoints")
-SHIPPED = MODELS / "pocket-roles"
+COLD_STARTS = Path("runs/pocket-base/checkpoints")
+SHIPPED = MODELS / "pocket-base"
 MOST = 240
 """Largest number of tokens of an output. Solvers that enumerate need 90 or more, most verdicts fewer than 20."""
 SCHEDULES: tuple[Schedule, ...] = ("whole", "pipeline", "queue")
@@ -55,7 +55,7 @@ class Setting:
 
     def job(self, schedule: Schedule, model: Path, seed: int) -> Mars:
         """The training with one of the schedules."""
-        job = RECIPES["marsrl-countdown-mini"]
+        job = RECIPES["marsrl-pocket"]
         assert isinstance(job, Mars)
         problems, parts = {
             "whole": (self.whole, self.minibatches),

@@ -38,7 +38,7 @@ class Thinker(NamedTuple):
 
 THINKERS = (
     Thinker(Sequential(prompts="pocket"), "pocket", 480),
-    Thinker(AsyncThink(prompts="pocket"), "pocket-async", 192),
+    Thinker(AsyncThink(prompts="pocket"), "pocket-organizer", 192),
 )
 
 

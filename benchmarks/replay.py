@@ -71,7 +71,7 @@ class Recording(NamedTuple):
 RECORDINGS = (
     Recording("sequential", "sequential", "pocket", "countdown-mini", 480),
     Recording("parallel", "parallel", "pocket", "countdown-mini", 480),
-    Recording("asyncthink", "asyncthink", "pocket-async", "countdown-mini"),
+    Recording("asyncthink", "asyncthink", "pocket-organizer", "countdown-mini"),
     Recording("serial manager", "paramanager", "pocket-manager", "countdown-mini-four", settings={"calls": 1}),
     Recording("paramanager", "paramanager", "pocket-manager", "countdown-mini-four"),
 )

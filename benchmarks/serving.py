@@ -15,7 +15,6 @@ from statistics import median
 
 import httpx2
 import torch
-from orgthink_pocket.model import sized
 
 from benchmarks.models import CONFIG, random_model
 from benchmarks.report import Line
@@ -41,7 +40,8 @@ SAMPLING = Sampling(8)
 def run() -> list[Line]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        config = replace(sized(512, 8), vocab_size=CONFIG.vocab_size, max_position_embeddings=2048)
+        heads = {"num_attention_heads": 16, "num_key_value_heads": 8}
+        config = replace(CONFIG, hidden_size=512, intermediate_size=1536, num_hidden_layers=8, **heads)
         random_model(folder, config, torch.float32)
         own, lane = asyncio.run(_medians(folder))
     size = sum(weight.numel() for weight in Qwen3(config).parameters()) / 1e6

@@ -30,7 +30,7 @@ from orgthink.training.rl import train_policy
 from orgthink.training.rollout import ProblemStream, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows
 
-FOLDER = MODELS / "pocket"
+FOLDER = MODELS / "pocket-base"
 TRL = Path(".venv-trl/bin/python")
 STEPS = 4
 """Number of measured steps of each trainer, after one warm-up step."""
@@ -39,7 +39,7 @@ STEPS = 4
 def run() -> Iterator[Line]:
     """Yield the ratios as they are measured."""
     yield from packing("pocket", "the first step's")
-    yield from packing("pocket-async", "the last step's")
+    yield from packing("pocket-organizer", "the last step's")
     yield from mixed_precision()
     yield from shares()
     if TRL.exists():
@@ -60,7 +60,7 @@ def packing(sampled_by: str, when: str) -> Iterator[Line]:
     The rows are the groups of a real step. Padded rows are measured in sampled order, and sorted by length, which needs
     little padding. A policy with low entropy gains more from packs, because its samples share longer prefixes.
     """
-    job, loss = recipe("asyncthink-countdown-mini"), PolicyLoss()
+    job, loss = recipe("asyncthink-pocket"), PolicyLoss()
     backend, group, model = (
         embedded(MODELS / sampled_by, job),
         job.settings.rollout.group,
@@ -100,7 +100,7 @@ def sampled_rows(job: Policy, backend: EmbeddedBackend) -> tuple[list[PolicyRow]
 
 def mixed_precision() -> Iterator[Line]:
     """Speed and peak memory of a pass in bfloat16 with weights in float32, divided by those in float32."""
-    job, loss = recipe("asyncthink-countdown-mini"), PolicyLoss()
+    job, loss = recipe("asyncthink-pocket"), PolicyLoss()
     single, mixed = (embedded(FOLDER, replace(job, mixed_precision=on)) for on in (False, True))
     rows, _ = sampled_rows(job, single)
 
@@ -166,7 +166,7 @@ def train(job: Policy) -> list[dict]:
 
 def shares() -> Iterator[Line]:
     """The share of a step's seconds that the rollout takes."""
-    job = recipe("asyncthink-countdown-mini")
+    job = recipe("asyncthink-pocket")
     lines = train(replace(job, settings=replace(job.settings, steps=STEPS)))
     seconds = {name: sum(line["seconds"][name] for line in lines) for name in lines[0]["seconds"]}
     split = ", ".join(f"{name} {part:.1f} s" for name, part in seconds.items())
@@ -179,7 +179,7 @@ def against_trl() -> Line:
 
     Our count includes only groups with different rewards. TRL also trains the other groups, with advantages of 0.
     """
-    job = recipe("asyncthink-countdown-mini-sequential")
+    job = recipe("asyncthink-pocket-sequential")
     rollout = replace(job.settings.rollout, problems=8)
     settings = replace(job.settings, rollout=rollout, minibatches=1, steps=STEPS + 1)
     lines = train(replace(job, settings=settings))

@@ -42,9 +42,9 @@ from orgthink.util.threads import set_threads
 if TYPE_CHECKING:
     from trl import GRPOTrainer
 
-FOLDER = MODELS / "pocket"
+FOLDER = MODELS / "pocket-base"
 LEARNING_RATE = 5e-4
-"""Learning rate of the recipe `asyncthink-countdown-mini-sequential`."""
+"""Learning rate of the recipe `asyncthink-pocket-sequential`."""
 
 
 @dataclass(frozen=True)

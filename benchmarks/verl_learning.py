@@ -32,7 +32,7 @@ from orgthink.training.recipes.jobs import Policy
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, go_on, start
 from orgthink.training.rollout import roll_out
 
-RECIPE = "asyncthink-countdown-mini"
+RECIPE = "asyncthink-pocket"
 CHANGES = ("warmup=0", "decay=false")
 """High learning rate, so that a few steps suffice to see a rise."""
 

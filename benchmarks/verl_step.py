@@ -22,9 +22,9 @@ from orgthink.training.cluster.verl.nodes import Placement
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start
 
 JOBS = {
-    "AsyncThink": ("asyncthink-countdown-mini", ["rollout.problems=8"]),
-    "MarsRL": ("marsrl-arithmetic-mini", ["rollout.problems=8"]),
-    "ParaManager": ("paramanager-mini", ["rollout.problems=8"]),
+    "AsyncThink": ("asyncthink-pocket", ["rollout.problems=8"]),
+    "MarsRL": ("marsrl-pocket", ["rollout.problems=8"]),
+    "ParaManager": ("paramanager-pocket", ["rollout.problems=8"]),
 }
 """Recipes, with smaller steps."""
 

@@ -23,7 +23,7 @@ from orgthink.record.episode import Problem, Sampling
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.tasks import task_named
 
-MODEL, TASK, TOKENS = "pocket-async", "countdown-mini", 192
+MODEL, TASK, TOKENS = "pocket-organizer", "countdown-mini", 192
 SLOTS, EPISODES, REPEATS = 8, 24, 5
 
 

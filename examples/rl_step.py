@@ -1,6 +1,6 @@
 """One step of AsyncThink's reinforcement learning (section 3.2 of the paper), written out on the library's pieces.
 
-    python examples/rl_step.py --model pocket --task countdown-mini --capacity 4 --steps 3
+    python examples/rl_step.py --model pocket-base --task countdown-mini --capacity 4 --steps 3
 
 The trainer (`orgthink/training/rl.py`) does the same with packed rows, checkpoints and exact resumption. Here every
 equation stands in the open: rollouts in groups → reward (Eq. 2 and 3) → group-relative advantages → clipped loss over

@@ -1,114 +1,147 @@
-"""`orgthink demo`: the three papers on the shipped models, in a minute or two, without a GPU or a key."""
+"""`orgthink demo`: the three papers on the shipped models before and after training, without a GPU or a key."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orgthink.cli.eval import Eval, conduct
+from orgthink.cli.eval import conduct
 from orgthink.cli.run import RunCommand
-from orgthink.cli.view import page
-from orgthink.evaluate.evaluation import Evaluation, resolve
-from orgthink.measure.summary import summarise
+from orgthink.engines import EngineSpec
+from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, resolve
+from orgthink.record.episode import Episode, Sampling
 from orgthink.record.folder import RunFolder
+from orgthink.runtime.budget import Limits
 from orgthink.tools import bubblewrap
 from orgthink.util.errors import UserError
+from orgthink.util.files import write_whole
 from orgthink.util.terminal import show
+from orgthink.view import render
+from orgthink_pocket.base.rehearsals import USING
+from orgthink_pocket.recipes import AGENT_TOKENS, ASYNCTHINK, MANAGED, MARSRL, MEMBERS, PARAMANAGER
 
-CAPACITY, TOKENS = 4, 480
-"""A whole scan and its answer take about 300 tokens, so everybody can finish within this budget."""
-TEMPERATURE = 0.3
-"""That of the first comparison: `pocket` alone is most often right at it, and parallel thinkers still differ."""
-ROUNDS, WORDS, VOTES = 4, 128, 3
-"""Most verifications, a token budget for two solutions of an expression, and as many attempts as take fewer tokens than
-verifications and corrections do."""
-AGENTS, REPLY = 9, 256
-"""Concurrent agents: a manager and more than it can call; and tokens of a reply, enough for tool use alone."""
+TEMPERATURE = 0.7
+"""Sampling temperature of all parts, so that votes differ."""
+VOTES = 2
+"""Votes of the MarsRL baseline: about as many tokens as the trained system uses."""
+REPLY_TOKENS = 256
+"""Tokens of a reply of a manager and of one model that uses tools. Agents answer within their own budget."""
+
+Summary = Mapping[str, Mapping[str, Any]]
+"""The summary of one part, by system."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """Watch one problem being solved, then compare on held-out problems. First one thinker, thinkers in parallel, and
-    AsyncThink before and after reinforcement learning, with tokens enough for everybody to finish; then a vote, and
-    solver, verifier and corrector before and after MarsRL; then a model that uses tools itself, and a manager that
-    calls tools and models before and after ParaManager. Starts afresh each time."""
+    """Watch AsyncThink solve a problem, then compare systems on held-out problems before and after training.
 
-    n: int = 60
-    """Held-out problems; twice as many of the second comparison, whose outputs are short."""
+    The parts are AsyncThink, MarsRL and ParaManager, each next to its strongest alternatives at the same budget. The
+    run folder gets summary.json, one page view.html, and a run folder for each part.
+    """
+
+    n: int = 50
+    """Held-out problems of each part."""
     out: Path = Path("runs/demo")
-    """Run folder, and two beside it that end in -marsrl and -paramanager; those of an earlier demo are replaced."""
+    """Folder of the results; an earlier demo in it is replaced."""
 
     def __call__(self) -> int:
-        RunCommand(model="pocket-async", capacity=CAPACITY, max_tokens=TOKENS)()
-        code = (
-            compare(self.asyncthink(), self.out)
-            or compare(self.marsrl(), self._beside("marsrl"))
-            or (compare(self.paramanager(), self._beside("paramanager")) if runs_code() else 0)
-        )
-        if code == 0:
-            show(f"\n{sentence(summarise(RunFolder.open(self.out).episodes()))}")
-        return code
-
-    def _beside(self, paper: str) -> Path:
-        return self.out.with_name(f"{self.out.name}-{paper}")
-
-    def asyncthink(self) -> Evaluation:
-        """Comparison of AsyncThink."""
-        return Eval(
-            model="pocket",
-            organizations=("sequential", "parallel", "untrained=asyncthink", "asyncthink"),
-            models=("asyncthink=pocket-async",),
-            n=self.n,
-            capacity=CAPACITY,
-            max_tokens=TOKENS,
-            temperature=TEMPERATURE,
-        ).plan()
-
-    def marsrl(self) -> Evaluation:
-        """Comparison of MarsRL."""
-        return Eval(
-            task="arithmetic-mini",
-            model="pocket-mars",
-            organizations=("vote=majority-vote", "untrained=verifier-corrector", "marsrl=verifier-corrector"),
-            models=("untrained=pocket-roles",),
-            set=(f"rounds={ROUNDS}", f"vote.samples={VOTES}"),
-            n=2 * self.n,
-            max_tokens=WORDS,
-        ).plan()
-
-    def paramanager(self) -> Evaluation:
-        """Comparison of ParaManager."""
-        return Eval(
-            task="arithmetic-mini+countdown-mini-single+ledger-mini",
-            model="pocket-manager",
-            organizations=("tool-use", "untrained=paramanager", "paramanager"),
-            models=("tool-use=pocket-tools", "untrained=pocket-manager-sft"),
-            n=self.n,
-            capacity=AGENTS,
-            max_tokens=REPLY,
-            renew=True,
-        ).plan()
+        RunCommand(model="pocket-organizer", task="countdown-mini")()
+        found: dict[str, Summary] = {}
+        for name, plan in plans(self.n).items():
+            if name == "paramanager" and not runs_code():
+                continue
+            show()
+            if code := asyncio.run(conduct(resolve(plan), self.out / name, overwrite=True)):
+                return code
+            found[name] = json.loads((self.out / name / "summary.json").read_bytes())
+            show(f"\n{SENTENCES[name](found[name])}")
+        show(f"\nAll episodes as a page: {written(self.out, found)}")
+        return 0
 
 
-def sentence(summary: Mapping[str, Mapping[str, Any]]) -> str:
-    """The result of the first comparison in a sentence."""
+def plans(n: int) -> dict[str, Evaluation]:
+    """The comparison of each paper on `n` problems."""
+    organizer = ASYNCTHINK.settings.rollout
+    asyncthink = {
+        "sequential": _system("sequential"),
+        "parallel": _system("parallel"),
+        "before": _system("asyncthink", malformed="error"),
+        "after": _system("asyncthink", "pocket-organizer", malformed="error"),
+    }
+    loop = {"passes": 1, "rounds": 4, "attempts": 1}
+    marsrl = {
+        "solver": _system("sequential"),
+        "vote": _system("majority-vote", samples=VOTES),
+        "before": _system("verifier-corrector", **loop),
+        "after": _system("verifier-corrector", "pocket-reviewer", **loop),
+    }
+    managing = {**PARAMANAGER.settings.rollout.organization.settings, "faults": {"rate": 0.0}}
+    paramanager = {
+        "tool-use": _system("tool-use", **USING),
+        "before": _system("paramanager", **managing),
+        "after": _system("paramanager", "pocket-manager", **managing),
+    }
+    return {
+        "asyncthink": _plan("countdown-mini", asyncthink, n, organizer.limits),
+        "marsrl": _plan("sudoku-sparse", marsrl, n, Limits(VOTES, max_tokens=MARSRL.settings.rollout.max_tokens)),
+        "paramanager": replace(_plan(MANAGED, paramanager, n, Limits(9), REPLY_TOKENS), roles=MEMBERS),
+    }
 
-    def solved(name: str) -> str:
-        return f"{summary[name]['all_correct']['mean']:.0%}"
 
-    def path(name: str) -> str:
-        return f"{summary[name]['critical_path_steps']['mean']:.0f}"
+def _system(organization: str, model: str | None = None, **settings: Any) -> OrganizationSpec:
+    engine = None if model is None else EngineSpec(model)
+    return OrganizationSpec(organization, {"prompts": "pocket", **settings}, engine)
 
+
+def _plan(
+    task: str, systems: dict[str, OrganizationSpec], n: int, limits: Limits, max_tokens: int | None = None
+) -> Evaluation:
+    """The systems at one budget an agent; `max_tokens` is the budget of a reply where `limits` has none."""
+    sampling = Sampling(max_tokens or limits.max_tokens or REPLY_TOKENS, TEMPERATURE)
+    return Evaluation(task, systems, n, EngineSpec("pocket-base"), sampling, limits=limits)
+
+
+def asyncthink_sentence(summary: Summary) -> str:
+    """The result of AsyncThink."""
     return (
-        f"With {TOKENS} tokens an agent everybody can finish. AsyncThink solves {solved('asyncthink')} of "
-        f"{summary['asyncthink']['problems']} held-out problems completely, on a critical path of "
-        f"{path('asyncthink')} decoding steps; one thinker {solved('sequential')} on {path('sequential')}, "
-        f"{CAPACITY} in parallel {solved('parallel')} on {path('parallel')}. "
-        "What is shown over several trainings, and what is not: experiments/CLAIMS.md."
+        f"AsyncThink with {AGENT_TOKENS} tokens an agent solves {_solved(summary, 'after')} of the problems completely "
+        f"after training, {_solved(summary, 'before')} before. One thinker solves {_solved(summary, 'sequential')}, "
+        f"a vote of parallel thinkers {_solved(summary, 'parallel')}."
     )
+
+
+def marsrl_sentence(summary: Summary) -> str:
+    """The result of MarsRL."""
+    return (
+        f"Solver, verifier and corrector solve {_solved(summary, 'after')} of the sudokus after MarsRL, "
+        f"{_solved(summary, 'before')} before. The solver alone solves {_solved(summary, 'solver')}, "
+        f"a vote of {VOTES} solvers {_solved(summary, 'vote')}."
+    )
+
+
+def paramanager_sentence(summary: Summary) -> str:
+    """The result of ParaManager."""
+    return (
+        f"ParaManager solves {_solved(summary, 'after')} of the problems after training on a critical path of "
+        f"{_path(summary, 'after')} decoding steps, {_solved(summary, 'before')} on {_path(summary, 'before')} before. "
+        f"One model that uses tools solves {_solved(summary, 'tool-use')} on {_path(summary, 'tool-use')}."
+    )
+
+
+SENTENCES = {"asyncthink": asyncthink_sentence, "marsrl": marsrl_sentence, "paramanager": paramanager_sentence}
+"""Part → the sentence about its result."""
+
+
+def _solved(summary: Summary, system: str) -> str:
+    return f"{summary[system]['all_correct']['mean']:.0%}"
+
+
+def _path(summary: Summary, system: str) -> str:
+    return f"{summary[system]['critical_path_steps']['mean']:.0f}"
 
 
 def runs_code() -> bool:
@@ -116,15 +149,20 @@ def runs_code() -> bool:
     try:
         bubblewrap.check()
     except UserError as error:
-        show(f"\nno table of ParaManager, which runs programs: {error}")
+        show(f"\nParaManager is left out, because it runs programs: {error}")
         return False
     return True
 
 
-def compare(plan: Evaluation, out: Path) -> int:
-    """Evaluate afresh, print the table, write the page; returns the exit code."""
-    show()
-    code = asyncio.run(conduct(resolve(plan), out, overwrite=True))
-    folder = RunFolder.open(out)
-    show(f"\nAll episodes as a page: {page(folder, list(folder.episodes()))}")
-    return code
+def written(out: Path, found: Mapping[str, Summary]) -> Path:
+    """Write summary.json and the page of all parts. Returns the page."""
+    episodes: list[Episode] = []
+    systems: dict[str, Mapping[str, Any]] = {}
+    for part, summary in found.items():
+        for episode in RunFolder.open(out / part).episodes():
+            episodes.append(replace(episode, organization=f"{part}: {episode.organization}"))
+        systems |= {f"{part}: {system}": measures for system, measures in summary.items()}
+    write_whole(out / "summary.json", json.dumps(found, indent=2).encode())
+    page = out / "view.html"
+    write_whole(page, render(episodes, title=out.name, summary=systems).encode())
+    return page

@@ -20,25 +20,37 @@ from orgthink_pocket.base.rehearsals import MANAGING
 
 AGENT_TOKENS = 192
 """Tokens of an AsyncThink agent. One agent needs about 215 for a whole solution, so the budget rewards forks."""
-ASYNCTHINK = Policy(
-    RlSettings(
-        Rollout(
-            "countdown-mini@1/2",
-            OrganizationSpec("asyncthink", {"prompts": "pocket", "malformed": "error"}),
-            Limits(capacity=4, max_tokens=AGENT_TOKENS),
-            max_tokens=AGENT_TOKENS,
-            problems=16,
+
+
+def asyncthink(organization: str = "asyncthink") -> Policy:
+    """AsyncThink's reinforcement learning of the base; with `sequential` that of a thinker without forks."""
+    alone = organization == "sequential"
+    settings = {"prompts": "pocket"} if alone else {"prompts": "pocket", "malformed": "error"}
+    weight = 0.0 if alone else 0.2
+    return Policy(
+        RlSettings(
+            Rollout(
+                "countdown-mini@1/2",
+                OrganizationSpec(organization, settings),
+                Limits(1 if alone else 4, max_tokens=AGENT_TOKENS),
+                max_tokens=AGENT_TOKENS,
+                problems=16,
+            ),
+            steps=40,
+            learning_rate=2e-4,
+            minibatches=4,
+            reward=AsyncThinkReward(weight=weight, threshold=0.7, malformed=True, nested=True),
+            drift=1e-3,
+            record_every=8,
         ),
-        steps=40,
-        learning_rate=2e-4,
-        minibatches=4,
-        reward=AsyncThinkReward(weight=0.2, threshold=0.7, malformed=True, nested=True),
-        drift=1e-3,
-        record_every=8,
-    ),
-    model="pocket-base",
-)
+        model="pocket-base",
+    )
+
+
+ASYNCTHINK = asyncthink()
 """AsyncThink: trains `pocket-organizer`. About 20 minutes on two cores."""
+SEQUENTIAL = asyncthink("sequential")
+"""The baseline of AsyncThink: the same training of one thinker."""
 
 MARSRL = Mars(
     MarsSettings(

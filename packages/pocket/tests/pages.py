@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from loopback import Exchange, Play, Server, says
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXPERIMENTS = sorted((ROOT / "experiments").rglob("README.md"))
 ENDPOINT = "http://localhost:8000/v1"

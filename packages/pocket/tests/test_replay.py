@@ -16,7 +16,7 @@ from orgthink.record.episode import Episode, Origin, Sampling, Trace
 from orgthink.record.episode_json import load
 from orgthink.runtime.clock import run_virtual
 
-GOLDEN = Path(__file__).parents[2] / "tests" / "golden" / "episodes.jsonl"
+GOLDEN = Path(__file__).parents[3] / "tests" / "golden" / "episodes.jsonl"
 
 
 class Endless(ScriptedEngine):

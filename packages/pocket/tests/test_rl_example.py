@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pytest
 import torch
-from orgthink_pocket.shipped import POCKET
+from orgthink_pocket.shipped import POCKET_BASE
 
 from orgthink.engines import engine_spec
 from orgthink.engines.local.engine import LocalEngine
@@ -27,7 +27,7 @@ from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.policy_loss import PolicyLoss, weighted
 from orgthink.training.rows import PolicyRow
 
-FILE = Path(__file__).parents[2] / "examples" / "rl_step.py"
+FILE = Path(__file__).parents[3] / "examples" / "rl_step.py"
 TASK, PROBLEMS, GROUP, TOKENS, CAPACITY = "countdown-mini", 2, 4, 96, 3
 LINE = re.compile(r"step 1: reward (\S+), (\S+) forks an episode, (\d+) rows, loss (\S+), gradient norm (\S+)\n")
 TOLERANCE = 1e-4
@@ -53,18 +53,18 @@ def rows(example: ModuleType) -> list[PolicyRow]:
 
 
 async def rolled_out(example: ModuleType) -> list[Episode]:
-    engine = LocalEngine.open(POCKET, slots=32, threaded=False)
+    engine = LocalEngine.open(POCKET_BASE, slots=32, threaded=False)
     task, limits = task_named(TASK), Limits(capacity=CAPACITY, max_tokens=TOKENS)
     problems = list(islice(task.problems("train", 0), PROBLEMS))
     try:
-        await engine.update_weights(open_trainable(POCKET, None, torch.float32, "cpu").to_hf(), "0")
-        return await example.roll_out(engine, task, problems, GROUP, engine_spec("pocket").prompts, limits, 0)
+        await engine.update_weights(open_trainable(POCKET_BASE, None, torch.float32, "cpu").to_hf(), "0")
+        return await example.roll_out(engine, task, problems, GROUP, engine_spec("pocket-base").prompts, limits, 0)
     finally:
         await engine.aclose()
 
 
 def test_a_step_runs_from_end_to_end(example: ModuleType, capsys: pytest.CaptureFixture[str]):
-    options = f"--model pocket --task {TASK} --steps 1 --problems {PROBLEMS} --group {GROUP}"
+    options = f"--model pocket-base --task {TASK} --steps 1 --problems {PROBLEMS} --group {GROUP}"
     options += f" --max-tokens {TOKENS} --capacity {CAPACITY}"
     asyncio.run(example.train(example.arguments(options.split())))
     match = LINE.fullmatch(capsys.readouterr().out)
@@ -84,10 +84,10 @@ def drifted(rows: Sequence[PolicyRow]) -> list[PolicyRow]:
 @pytest.mark.parametrize("policy", ["current", "older"])
 def test_loss_and_gradient_are_those_of_the_trainer(policy: str, example: ModuleType, rows: list[PolicyRow]):
     batch = rows if policy == "current" else drifted(rows)
-    model, other = (open_trainable(POCKET, None, torch.float32, "cpu") for _ in range(2))
+    model, other = (open_trainable(POCKET_BASE, None, torch.float32, "cpu") for _ in range(2))
     loss, norm = example.update(model, torch.optim.AdamW(model.parameters(), lr=0.0), batch)
 
-    backend = EmbeddedBackend(other, LocalEngine.open(POCKET, threaded=False), POCKET)
+    backend = EmbeddedBackend(other, LocalEngine.open(POCKET_BASE, threaded=False), POCKET_BASE)
     signals = backend.forward_backward(weighted(batch, "token-mean"), PolicyLoss())
     assert (signals.clipped > 0) == (policy == "older")
     # Advantages of both signs cancel in the loss, so its error is relative to the size of its terms.

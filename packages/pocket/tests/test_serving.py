@@ -15,10 +15,11 @@ from orgthink.cli import main
 from orgthink.record.folder import RunFolder
 from orgthink.tasks import task_named
 
+NAME = "asyncthink-pocket-organizer"
 MORE = """
 [brief]
 organization = "sequential"
-model = "pocket"
+model = "pocket-base"
 max_tokens = 64
 """
 
@@ -26,7 +27,7 @@ max_tokens = 64
 def test_a_shipped_model_is_served_with_the_budget_that_it_was_trained_for(tmp_path: Path) -> None:
     (tmp_path / "more.toml").write_text(MORE)
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "orgthink", "serve", "--model", "pocket-async", "--port", "0", "--more"]
+    command = [sys.executable, "-m", "orgthink", "serve", "--model", "pocket-organizer", "--port", "0", "--more"]
     server = subprocess.Popen(
         [*command, str(tmp_path / "more.toml"), "--out", str(out)],
         stdout=subprocess.PIPE,
@@ -35,22 +36,24 @@ def test_a_shipped_model_is_served_with_the_budget_that_it_was_trained_for(tmp_p
     )
     try:
         assert server.stdout is not None
-        found = re.match(r"asyncthink-pocket-async, brief at (http://127.0.0.1:\d+/v1)", server.stdout.readline())
+        found = re.match(r"asyncthink-pocket-organizer, brief at (http://127.0.0.1:\d+/v1)", server.stdout.readline())
         assert found is not None
         with httpx2.Client(base_url=found[1], timeout=60, headers={"authorization": "Bearer secret"}) as client:
             problem = {"role": "user", "content": "countdown 2 3 6 9 12 = 21"}
             reply, brief = (
                 client.post("/chat/completions", json={"model": model, "messages": [problem], "temperature": 0}).json()
-                for model in ("asyncthink-pocket-async", "brief")
+                for model in (NAME, "brief")
             )
             drawn = [
                 client.post(
-                    "/chat/completions", json={"model": "asyncthink-pocket-async", "messages": [problem], "seed": seed}
+                    "/chat/completions",
+                    json={"model": NAME, "messages": [problem], "seed": seed},
                 ).json()["choices"][0]["message"]["content"]
                 for seed in (7, 7, 8, 9, 10)
             ]
             response = client.post(
-                "/responses", json={"model": "asyncthink-pocket-async", "input": problem["content"], "temperature": 0}
+                "/responses",
+                json={"model": NAME, "input": problem["content"], "temperature": 0},
             ).json()
             listed = client.get(found[1].replace("/v1", "/rows")).json()["ended"]
         assert drawn[0] == drawn[1] and len(set(drawn)) > 1, "a seed is of the whole tree"

@@ -160,7 +160,7 @@ def test_one_that_comes_after_another_starts_from_its_result_of_the_same_seed(tm
     with pytest.raises(ValueError, match="first has a run for each seed, so second"):
         replace(arena, preparations={"first": first, "second": replace(second, seeded=False)})
     with pytest.raises(ValueError, match="name one of both"):
-        replace(second, model="pocket")
+        replace(second, model="pocket-base")
 
 
 def test_a_failure_is_told_and_the_others_go_on(tmp_path: Path) -> None:

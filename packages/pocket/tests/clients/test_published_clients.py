@@ -23,11 +23,11 @@ pytestmark = pytest.mark.clients
 HERE = Path(__file__).parent
 KEY = "a-key"
 ASK: Any = {"messages": [{"role": "user", "content": QUESTION}], "temperature": 0}
-MODEL, SLOW = "asyncthink-pocket-async", "slow"
+MODEL, SLOW = "asyncthink-pocket-organizer", "slow"
 MORE = f"""
 [{SLOW}]
 organization = "parallel"
-model = "pocket"
+model = "pocket-base"
 max_tokens = 400
 capacity = 8
 """
@@ -49,7 +49,7 @@ class Server(NamedTuple):
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("served")
     (folder / "more.toml").write_text(MORE)
-    command = [sys.executable, "-m", "orgthink", "serve", "--model", "pocket-async", "--port", "0"]
+    command = [sys.executable, "-m", "orgthink", "serve", "--model", "pocket-organizer", "--port", "0"]
     process = subprocess.Popen(
         [*command, "--more", str(folder / "more.toml"), "--out", str(folder / "run")],
         stdout=subprocess.PIPE,

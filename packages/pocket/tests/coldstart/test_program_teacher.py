@@ -70,7 +70,7 @@ def test_a_finished_run_is_told_again_without_its_teacher(tmp_path: Path, capsys
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (["--model", "pocket"], "--teacher program needs no model"),
+        (["--model", "pocket-base"], "--teacher program needs no model"),
         (["--task", "sudoku"], "unknown task with a program that teaches it 'sudoku'"),
         (["--prompts", "paper"], "prompts of style pocket, not paper"),
         (["--capacity", "1"], "capacity is 1: it must be at least 2"),

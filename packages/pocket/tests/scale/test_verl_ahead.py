@@ -24,7 +24,7 @@ from orgthink.training.recipes.registry import RECIPES, Training, adjusted, star
 
 pytestmark = pytest.mark.verl
 
-RECIPE = "asyncthink-countdown-mini"
+RECIPE = "asyncthink-pocket"
 SETTINGS = ["steps=4", "save_every=1", "warmup=0", "minibatches=1", "rollout.group=4", "rollout.problems=3", "ahead=2"]
 
 

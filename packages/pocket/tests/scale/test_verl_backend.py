@@ -36,7 +36,7 @@ from orgthink.training.rows import PolicyRow
 pytestmark = pytest.mark.verl
 
 JOB = adjusted(
-    RECIPES["asyncthink-countdown-mini"], {}, ["rollout.problems=2", "rollout.group=4", "minibatches=2", "loss.kl=0.1"]
+    RECIPES["asyncthink-pocket"], {}, ["rollout.problems=2", "rollout.group=4", "minibatches=2", "loss.kl=0.1"]
 )
 assert isinstance(JOB, Reinforced)
 BASE = model_folder(JOB.model)

@@ -54,9 +54,9 @@ NOISE = 5e-5
 """Most that the log-probability of one token may: its logits, in the tens, have seven digits."""
 
 JOBS = {
-    "asyncthink": ("asyncthink-countdown-mini", ["rollout.problems=2", "rollout.group=4", "minibatches=1"]),
-    "marsrl": ("marsrl-arithmetic-mini", ["rollout.problems=2", "rollout.group=4", "rollout.segment=16"]),
-    "paramanager": ("paramanager-mini", ["rollout.problems=3", "rollout.group=4", "minibatches=1", "redraw=2"]),
+    "asyncthink": ("asyncthink-pocket", ["rollout.problems=2", "rollout.group=4", "minibatches=1"]),
+    "marsrl": ("marsrl-pocket", ["rollout.problems=2", "rollout.group=4", "rollout.segment=16"]),
+    "paramanager": ("paramanager-pocket", ["rollout.problems=3", "rollout.group=4", "minibatches=1", "redraw=2"]),
 }
 """Small steps of the shipped recipes; outputs of MarsRL come in segments, so that some tokens are old."""
 

@@ -49,7 +49,7 @@ from orgthink.training.recipes.registry import training_of
 
 pytestmark = pytest.mark.verl
 
-RECIPE, STEPS = "marsrl-arithmetic-mini", 3
+RECIPE, STEPS = "marsrl-pocket", 3
 
 SETTINGS = [f"steps={STEPS}", "minibatches=1", "save_every=1", "warmup=0"]
 SETTINGS += ["rollout.problems=6", "rollout.group=4"]

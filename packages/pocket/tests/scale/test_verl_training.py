@@ -39,10 +39,10 @@ ALL = ["steps=3", "save_every=1", "warmup=0", "rollout.group=4", "rollout.proble
 # With seed 0 a manager draws a token from the last millionth of its distribution. Rounding then decides which, on both
 # backends, and it depends on who else is in the batch: on how long tools take.
 JOBS = {
-    "asyncthink": ("asyncthink-countdown-mini", [*ALL, "minibatches=1", "loss.kl=0.1"]),
-    "marsrl": ("marsrl-arithmetic-mini", [*ALL, "minibatches=1", "rollout.problems=12"]),
+    "asyncthink": ("asyncthink-pocket", [*ALL, "minibatches=1", "loss.kl=0.1"]),
+    "marsrl": ("marsrl-pocket", [*ALL, "minibatches=1", "rollout.problems=12"]),
     "paramanager": (
-        "paramanager-mini",
+        "paramanager-pocket",
         [*ALL, "minibatches=2", "redraw=1", "rollout.problems=6", "seed=1"],
     ),
 }

@@ -52,7 +52,7 @@ def test_a_trend_is_told_from_noise(slope, found):
 @pytest.mark.learning
 def test_the_reward_rises_and_a_shuffled_one_does_not(tmp_path: Path):
     runs = {name: tmp_path / name for name in ("true", "shuffled")}
-    command = (sys.executable, "-m", "orgthink", "train", "asyncthink-countdown-mini")
+    command = (sys.executable, "-m", "orgthink", "train", "asyncthink-pocket")
     options = ("--steps", str(STEPS), "--device", "cpu")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     processes = [

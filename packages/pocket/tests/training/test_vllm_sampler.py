@@ -20,7 +20,7 @@ def test_vllm_rolls_out_with_the_trainers_weights(tmp_path):
     """A sampler that kept the first weights would drift from the trainer at the second step: the rate is high."""
     small = ("rollout.problems=4", "rollout.group=4", "minibatches=1", "steps=3", "warmup=0", "learning_rate=1e-3")
     settings = {"dtype": "float32", "gpu_memory_utilization": 0.3} if ON_GPU else {}
-    job = adjusted(RECIPES["asyncthink-countdown-mini"], {}, (*small, *(["drift=0.1"] if ON_GPU else [])))
+    job = adjusted(RECIPES["asyncthink-pocket"], {}, (*small, *(["drift=0.1"] if ON_GPU else [])))
     job = replace(job, sampler="vllm", sampler_settings=settings)
     lines = []
     folder = go_on(start(Training("test", job), tmp_path / "run"), lines.append)
