@@ -36,8 +36,7 @@ from orgthink.runtime.organization import Organization
 from orgthink.runtime.runner import run_main
 from orgthink.tasks import task_of
 from orgthink.tasks.task import Split
-from orgthink.util.errors import UserError, pick, user_input
-from orgthink.util.registry import default
+from orgthink.util.errors import UserError, pick, required, user_input
 from orgthink.util.validation import plain
 
 T = TypeVar("T")
@@ -171,7 +170,7 @@ async def aevaluate(
     `bounds` are what all episodes together may cost. `out` is a new folder, by default one under runs/. `progress`
     gets every episode that ends and the number of ended ones. UserError for bad input.
     """
-    name, spec = task or default("task", "a task"), _spec(model, url, tokenizer)
+    name, spec = required(task, "task", "a task"), _spec(model, url, tokenizer)
     specs = _organizations(organizations, spec, settings or {}, prompts)
     found = allowance(specs, spec, capacity=capacity, max_tokens=max_tokens)
     tried = attempts(name, split, seed, n, samples, temperature)
@@ -217,22 +216,22 @@ def train(
     """
     from orgthink.training.interrupt import wherever
     from orgthink.training.recipes.registry import (
-        RECIPES,
         Training,
         adjusted,
         folder_of,
         go_on,
+        recipe_named,
         start,
         with_whole_paths,
     )
 
-    name = recipe or default("recipe", "a recipe")
-    given = [f"{path}={_text(value)}" for path, value in (settings or {}).items()]
+    name = required(recipe, "recipe", "a recipe")
+    changes = [f"{path}={_text(value)}" for path, value in (settings or {}).items()]
     named = {**options, **({} if model is None else {"model": model})}
 
     def trained() -> Path:
         with user_input():
-            job = adjusted(RECIPES.named(name), with_whole_paths(named), given)
+            job = adjusted(recipe_named(name), with_whole_paths(named), changes)
             folder = start(Training(name, job), Path(out) if out is not None else folder_of(name))
             return go_on(folder, report)
 

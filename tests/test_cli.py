@@ -30,6 +30,7 @@ from small_recipes import RECIPE
 from terse import STYLE, TERSE
 
 import orgthink.api
+import orgthink.cli.run
 import orgthink.engines
 from orgthink import cli, engines
 from orgthink.cli import main, resuming
@@ -48,8 +49,7 @@ from orgthink.record.folder import RunFolder
 from orgthink.runtime import runner
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import TASKS
-from orgthink.tools.search import CORPORA
-from orgthink.util import registry
+from orgthink.tools import MORE_TOOLS
 from orgthink.util.errors import UserError
 from orgthink.util.pace import Pace
 
@@ -92,7 +92,7 @@ def made_for(folder: Path, said: object) -> Path:
 def offer(patch: pytest.MonkeyPatch) -> None:
     register(patch, STYLES, terse=STYLE)
     register(patch, TASKS, **{task.name: task for task in (SMALL_TASK, ONE)})
-    register(patch, CORPORA, prices=PRICES)
+    register(patch, MORE_TOOLS, prices=PRICES)
 
 
 @pytest.fixture
@@ -104,9 +104,10 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], Rul
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     folders = {name: made_for(tmp_path / "models" / name, SHIPPED) for name in MODELS}
-    monkeypatch.setattr(engines, "MODELS", folders)
-    for module in (engines, registry):
-        monkeypatch.setattr(module, "DEFAULTS", {"model": "toy", "task": "countdown-small"})
+    register(monkeypatch, engines.MODELS, **folders)
+    defaults = {"model": "toy", "task": "countdown-small"}
+    for module in (engines, cli.eval, cli.run):
+        monkeypatch.setattr(module, "required", lambda value, kind, option: value or defaults[kind])
 
     def use(rule: Rule) -> RuleEngine:
         engine = RuleEngine(rule)
@@ -676,7 +677,7 @@ def test_an_engine_that_cannot_be_awaited_is_one_line(tmp_path, monkeypatch, cap
     (tmp_path / "mine.py").write_text("def opened(rest, **settings): return 3\n")
     monkeypatch.chdir(tmp_path)
     assert main(["eval", "--model", "mine.py:opened", "--task", "sudoku", "--n", "1", "--out", "run"]) == 2
-    assert "mine.py:opened is none: it must be an async function that opens an engine" in capsys.readouterr().err
+    assert "mine.py:opened opens no engine" in capsys.readouterr().err
 
 
 def test_run_reports_a_failed_engine(toy, capsys: pytest.CaptureFixture[str]):
@@ -1286,7 +1287,8 @@ import sys, orgthink
 assert not {{*{heavy}, "pydantic", "tyro", "rich"}} & set(sys.modules), "orgthink"
 import orgthink.evaluate.evaluation, orgthink.record.folder
 assert not {{*{heavy}, "pydantic", "tyro"}} & set(sys.modules), "evaluate"
-from orgthink.cli import main, resuming
+from orgthink.cli import main
+from orgthink.cli import resuming
 assert main(["nonsense"]) == 2
 assert not {{*{heavy}}} & set(sys.modules), "cli"
 """

@@ -20,13 +20,11 @@ SOURCE = Path(__file__).parent / "plugin" / "dice.py"
 
 ENTRIES = {
     "organizations": {"shaker": "Shaker"},
-    "tasks": {"dice": "DICE"},
-    "graders": {"any": "any_answer"},
-    "rewards": {"variety": "Variety"},
-    "credits": {"ranks": "Ranks"},
+    "tasks": {"dice": "Dice", "any": "any_answer"},
+    "rewards": {"variety": "Variety", "ranks": "Ranks"},
     "tools": {"throw": "throw"},
     "prompts": {"dotted": "STYLE"},
-    "engines": {"canned": "canned"},
+    "models": {"canned": "canned"},
     "recipes": {"dice-rl": "RECIPE"},
 }
 """Entry points of the package, by group."""

@@ -36,8 +36,7 @@ from orgthink.record.failures import engine_failed, failed_agents, failure_messa
 from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.runtime.runner import run_main
 from orgthink.tasks.task import Split
-from orgthink.util.errors import UserError, user_input
-from orgthink.util.registry import default
+from orgthink.util.errors import UserError, required, user_input
 from orgthink.util.terminal import show
 
 
@@ -99,8 +98,8 @@ class Eval(Traced, Options):
 
     @property
     def named_task(self) -> str:
-        """The task, or else the default of an installed plug-in."""
-        return self.task or default("task", "--task TASK")
+        """The task; UserError if it was left out."""
+        return required(self.task, "task", "--task TASK")
 
     def plan(self) -> Evaluation:
         """UserError for anything that cannot be."""

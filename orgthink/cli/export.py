@@ -90,7 +90,7 @@ class ExportRows:
         if self.version < 0:
             raise UserError(f"--version {self.version}: it must be a number from 0 on")
         with user_input():
-            job = recipes.adjusted(recipes.RECIPES.named(self.recipe), {}, self.set)
+            job = recipes.adjusted(recipes.recipe_named(self.recipe), {}, self.set)
         if not hasattr(job, "recorded"):
             raise UserError(
                 f"{self.recipe} makes no rows of whole episodes: name one of reinforcement learning on them"

@@ -15,30 +15,21 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from orgthink.tasks import TASK_FAMILIES
+from orgthink.tasks import TASKS
+from orgthink.tasks.task import TaskFamily
 from orgthink.util.errors import UserError, pick
 from orgthink.util.registry import Registry
 from orgthink.util.terminal import show
 
 KINDS = {
     "organizations": "orgthink.organizations:ORGANIZATIONS",
-    "tasks": "orgthink.tasks:TASKS",
-    "file-tasks": "orgthink.tasks:FILE_TASKS",
-    "task-families": "orgthink.tasks:TASK_FAMILIES",
-    "graders": "orgthink.tasks:GRADERS",
-    "models": "orgthink.engines:MODELS",
-    "engines": "orgthink.engines:ENGINES",
     "prompts": "orgthink.organizations.prompts:STYLES",
-    "tools": "orgthink.tools.toolbox:MORE_TOOLS",
-    "corpora": "orgthink.tools.search:CORPORA",
+    "tasks": "orgthink.tasks:TASKS",
+    "models": "orgthink.engines:MODELS",
+    "tools": "orgthink.tools:MORE_TOOLS",
     "rewards": "orgthink.rewards:REWARDS",
-    "role-rewards": "orgthink.rewards:ROLE_REWARDS",
-    "credits": "orgthink.credit:CREDITS",
     "recipes": "orgthink.training.recipes.registry:RECIPES",
-    "jobs": "orgthink.training.recipes.registry:JOBS",
-    "programs": "orgthink.training.coldstart.teachers:PROGRAMS",
     "commands": "orgthink.util.registry:COMMANDS",
-    "defaults": "orgthink.util.registry:DEFAULTS",
 }
 """Registries; a package extends one by entry points of its group, `orgthink.organizations` and so on."""
 
@@ -54,8 +45,8 @@ class List:
 
     def __call__(self) -> int:
         family, _, member = (self.kind or "").partition(":")
-        if family in TASK_FAMILIES:
-            for line in TASK_FAMILIES[family].lines(member):
+        if family in TASKS and isinstance(found := TASKS[family], TaskFamily):
+            for line in found.lines(member):
                 show(line)
             return 0
         kinds = KINDS if self.kind is None else {self.kind: pick("kind", self.kind, KINDS)}

@@ -18,8 +18,7 @@ from orgthink.evaluate.spending import Bound
 from orgthink.record.folder import RunFolder
 from orgthink.training.interrupt import answer
 from orgthink.util.errors import UserError
-from orgthink.util.kinds import ByKind
-from orgthink.util.settings import alternatives, marks, require_known, types_below
+from orgthink.util.settings import ByKind, alternatives, marks, require_known, types_below
 from orgthink.util.terminal import show
 
 T = TypeVar("T")

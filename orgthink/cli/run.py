@@ -34,8 +34,7 @@ from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.runner import run_main
 from orgthink.tasks import task_of
-from orgthink.util.errors import UserError
-from orgthink.util.registry import default
+from orgthink.util.errors import UserError, required
 from orgthink.util.terminal import show
 
 MOST_FAULTS = 20
@@ -93,7 +92,7 @@ class RunCommand(Options):
     def find(self) -> Problem:
         """What is to be solved."""
         if self.problem is None:
-            return distinct(self.task or default("task", "--task TASK, or the problem itself"), "test", self.seed, 1)[0]
+            return distinct(required(self.task, "task", "--task TASK, or the problem itself"), "test", self.seed, 1)[0]
         if not self.problem.strip():
             raise UserError("the problem is empty")
         return Problem(id=FREE, task=FREE, text=self.problem)

@@ -49,7 +49,7 @@ class Size:
 
         if self.gpus < 1:
             raise UserError(f"--gpus {self.gpus}: it must be at least 1")
-        job = recipes.RECIPES.get(self.what)
+        job = recipes.recipe_named(self.what) if self.what in recipes.RECIPES else None
         if job is None:
             require_known(self.what, [*recipes.RECIPES, *known_models()])
             if self.model is not None or self.set:

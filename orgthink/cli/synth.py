@@ -16,9 +16,8 @@ from orgthink.record.episode import Sampling
 from orgthink.record.failures import failure_message
 from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.runtime.runner import run_main
-from orgthink.util.errors import UserError, user_input
+from orgthink.util.errors import UserError, required, user_input
 from orgthink.util.pace import Pace
-from orgthink.util.registry import default
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:
@@ -75,15 +74,15 @@ class Synth:
     def plan(self) -> Synthesis:
         """UserError for anything that cannot be."""
         from orgthink.training.coldstart.synthesis import Synthesis, problems
-        from orgthink.training.coldstart.teachers import PROGRAMS
+        from orgthink.training.coldstart.teachers import program_of
 
         named = self.model is not None or self.url is not None
         if self.teacher == "program" and named:
             raise UserError("--teacher program needs no model: leave --model and --url out")
         if self.teacher == "model" and not named:
             raise UserError("who teaches? --model and --url name a model, --teacher program one that needs none")
-        task = self.task or default("task", "--task TASK")
-        style = self.prompts or (PROGRAMS.named(task).prompts if self.teacher == "program" else "paper")
+        task = required(self.task, "task", "--task TASK")
+        style = self.prompts or (program_of(task).prompts if self.teacher == "program" else "paper")
         with user_input():
             plan = Synthesis(
                 task=task,

@@ -15,9 +15,8 @@ from orgthink.cli.progress import heartbeat
 from orgthink.cli.resuming import resumed, settings_of, written
 from orgthink.cli.tracing import Traced
 from orgthink.record.folder import RunFolder, require_vacant
-from orgthink.util.errors import UserError, user_input
+from orgthink.util.errors import UserError, required, user_input
 from orgthink.util.pace import Pace
-from orgthink.util.registry import default
 from orgthink.util.terminal import clean, show
 
 if TYPE_CHECKING:
@@ -103,8 +102,8 @@ class Train(Traced):
 
     @property
     def named_recipe(self) -> str:
-        """The recipe, or else the default of an installed plug-in."""
-        return self.recipe or default("recipe", "RECIPE")
+        """The recipe; UserError if it was left out."""
+        return required(self.recipe, "recipe", "RECIPE")
 
     def _cluster(self) -> Placement:
         from orgthink.training.cluster.verl.nodes import placement_of
@@ -115,7 +114,7 @@ class Train(Traced):
         """The recipe's, as the options set it."""
         from orgthink.training.recipes import registry as recipes
 
-        job = recipes.RECIPES.named(self.named_recipe)
+        job = recipes.recipe_named(self.named_recipe)
         given = {"steps": self.steps, "seed": self.seed}
         settings = [f"{name}={value}" for name, value in given.items() if value is not None]
         with user_input():

@@ -5,10 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import is_dataclass
 from typing import NamedTuple
-
-from orgthink.util.registry import Registry
 
 
 class AgentWork(NamedTuple):
@@ -46,16 +43,3 @@ class EpisodeCredit(ABC):
         `groups` maps a problem to its episodes, and these to the work of their agents. ValueError as above.
         """
         return None
-
-
-CREDITS: Registry[type[EpisodeCredit]] = Registry(
-    "credit",
-    "orgthink.credits",
-    {
-        "shared": "orgthink.credit.shared:SharedCredit",
-        "accepted": "orgthink.credit.accepted:AcceptedCredit",
-        "recursive": "orgthink.credit.recursive:RecursiveCredit",
-    },
-    "a dataclass that derives from orgthink.credit.EpisodeCredit",
-    lambda cls: isinstance(cls, type) and is_dataclass(cls) and issubclass(cls, EpisodeCredit),
-)

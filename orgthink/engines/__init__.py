@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -21,24 +21,46 @@ from pathlib import Path
 from typing import Any, Self
 
 from orgthink.engines.engine import Engine, EngineUnavailable
-from orgthink.util.errors import UserError, require_at_least, user_input
-from orgthink.util.registry import DEFAULTS, DEMO, Registry, default, is_reference, references, split_reference
+from orgthink.util.errors import UserError, pick, require_at_least, required, user_input
+from orgthink.util.references import is_reference, references, split_reference
+from orgthink.util.registry import DEMO, Registry
 from orgthink.util.secrets import expand, referred
 from orgthink.util.tabular import json_object
 
-MODELS: Registry[Path] = Registry("model", "orgthink.models", {})
-"""Folders of the models that installed packages ship, by name."""
+Opener = Callable[..., Any]
+"""Opens an engine: `open(rest, threaded=…)` gets the text after the engine's name and colon. It may be async."""
 
-ENGINES: Registry[Callable[..., Coroutine[Any, Any, Engine]]] = Registry(
-    "engine",
-    "orgthink.engines",
+
+def _model(found: Any) -> Path | Opener | None:
+    return Path(found) if isinstance(found, str | Path) else found if callable(found) else None
+
+
+MODELS: Registry[Path | Opener] = Registry(
+    "model",
+    "orgthink.models",
     {name: f"orgthink.engines:open_{name}" for name in ("local", "vllm", "person")},
-    "an async function that opens an engine",
-    lambda function: callable(function) and not isinstance(function, type),
+    "the folder of a model, or a class or function that opens an engine",
+    _model,
 )
-"""Engines in this process: `await open(rest, threaded=…)` gets the text after the engine's name and colon, and raises
-UserError if it cannot open it. An engine that samples for training defines `update_weights`; it gets the model's folder
-and the recipe's `sampler_settings`."""
+"""Folders of the models that installed packages ship, and engines of this process.
+
+An engine raises UserError if it cannot open the rest of a model's name. An engine that samples for training is
+a class with `update_weights`; it gets the model's folder and the recipe's `sampler_settings`."""
+
+
+def shipped(name: str) -> Path | None:
+    """The folder of a model that an installed package ships; `None` for any other name."""
+    found = MODELS[name] if name in MODELS and not is_reference(name) else None
+    return found if isinstance(found, Path) else None
+
+
+def opener(name: str) -> Opener:
+    """The function that opens an engine; UserError if there is no such engine."""
+    found = pick("engine", name, MODELS)
+    if isinstance(found, Path):
+        raise UserError(f"{name} is a model, not an engine")
+    return found
+
 
 STREAMS = 64
 """Default of `EngineSpec.streams`."""
@@ -76,8 +98,8 @@ class EngineSpec:
         if self.url is not None:
             return None if self.tokenizer is None else Path(self.tokenizer)
         engine, rest = _split_engine(self.model or "")
-        if _is_shipped(rest):
-            return MODELS[rest]
+        if folder := shipped(rest):
+            return folder
         return Path(rest) if engine in OF_FOLDERS or (rest and Path(rest).is_dir()) else None
 
     @property
@@ -125,26 +147,27 @@ def engine_spec(
     if tokenizer is not None:
         tokenizer = str(_folder(tokenizer))
     engine, rest = _split_engine(model or "")
-    is_local = model is not None and (names_engine(model) or _is_shipped(rest) or Path(rest).is_dir())
-    has_default = model is None and "model" in DEFAULTS
-    url = url or (None if is_local or has_default else os.environ.get("OPENAI_BASE_URL"))
+    is_local = model is not None and (names_engine(model) or shipped(rest) is not None or Path(rest).is_dir())
+    url = url or (None if is_local else os.environ.get("OPENAI_BASE_URL"))
     if url is not None:
         with user_input():
             return EngineSpec(model, url, tokenizer, streams, None if cache is None else str(cache.resolve()))
     if tokenizer is not None:
         raise UserError("--tokenizer needs a server's --url: a model folder has its own")
-    name = default("model", "--model MODEL, or a server's --url") if model is None else model
+    name = required(model, "model", f"--model MODEL, or a server's --url; {DEMO}")
     engine, rest = _split_engine(name)
     if engine not in OF_FOLDERS:
         return EngineSpec(name)
-    folder = rest if _is_shipped(rest) else str(_folder(rest))
+    folder = rest if shipped(rest) else str(_folder(rest))
     return EngineSpec(folder if engine == "local" else f"{engine}:{folder}")
 
 
 def _split_engine(model: str) -> tuple[str, str]:
     """Split `ENGINE:REST`; the engine is `local` if the model names none."""
     engine, colon, rest = model.partition(":")
-    return split_reference(model) or ((engine, rest) if colon and engine in ENGINES else ("local", model))
+    return split_reference(model) or (
+        (engine, rest) if colon and engine in MODELS and not shipped(engine) else ("local", model)
+    )
 
 
 def names_engine(model: str) -> bool:
@@ -154,14 +177,14 @@ def names_engine(model: str) -> bool:
 
 
 def _folder(name: str) -> Path:
-    """The folder of a model; UserError without one."""
-    if _is_shipped(name):
-        return MODELS[name]
+    """The folder of a model; UserError if there is none."""
+    if folder := shipped(name):
+        return folder
     if Path(name).is_dir():
         return Path(name).resolve()
     near = get_close_matches(name, MODELS, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else "no installed model and no folder has this name."
-    demo = f" ({DEMO})" if name.startswith("pocket") and not MODELS else ""
+    demo = f" ({DEMO})" if name.startswith("pocket") and name not in MODELS else ""
     raise UserError(f"unknown model {name!r}: {hint} A model on a server needs its --url{demo}")
 
 
@@ -177,10 +200,11 @@ async def open_engine(spec: EngineSpec, *, threaded: bool = True, slots: int = 1
                 return await _open_server(spec)
             name = str(spec.folder) if engine in OF_FOLDERS else rest
             own = {"slots": slots} if engine == "local" else {}
-            opened = ENGINES.named(engine)(expand(name), threaded=threaded, **own)
-            if not isawaitable(opened):
-                raise UserError(f"{engine} is not an engine: it must be an async function that opens one")
-            return await opened
+            opened = opener(engine)(expand(name), threaded=threaded, **own)
+            opened = await opened if isawaitable(opened) else opened
+            if not isinstance(opened, Engine):
+                raise UserError(f"{engine} opens no engine: it must return an orgthink.engines.engine.Engine")
+            return opened
     except ModuleNotFoundError as error:
         what = f"model {spec.model}" if spec.url is None else f"the tokenizer of {spec.tokenizer}"
         raise EngineUnavailable(f"{what} needs {error.name}: pip install 'orgthink[local]'") from error
@@ -220,10 +244,6 @@ async def open_person(rest: str, *, threaded: bool = True) -> Engine:
     from orgthink.engines.person_terminal import ask_at_terminal
 
     return PersonEngine(rest or "person", ask_at_terminal())
-
-
-def _is_shipped(name: str) -> bool:
-    return name in MODELS and not is_reference(name)
 
 
 class Engines:

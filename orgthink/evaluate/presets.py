@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from orgthink.engines import MODELS, EngineSpec, names_engine
+from orgthink.engines import EngineSpec, names_engine, shipped
 from orgthink.evaluate.compatibility import require_places, require_sampling
 from orgthink.evaluate.evaluation import OrganizationSpec, up_to
 from orgthink.organizations import ORGANIZATIONS
@@ -36,7 +36,7 @@ _INSTALLED: dict[str, Callable[[Any], bool]] = {
 
 def _is_installed(model: str) -> bool:
     """Whether a model is shipped, or is only a name by which a server of the user's may know it."""
-    return model in tuple(MODELS) or not (names_engine(model) or Path(model).is_dir())
+    return shipped(model) is not None or not (names_engine(model) or Path(model).is_dir())
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def style_here(spec: EngineSpec) -> str | None:
     if spec.url is None or spec.tokenizer is not None or not spec.model:
         return None
     installed = spec.model.rstrip("/").rpartition("/")[2]
-    style = EngineSpec(installed if installed in tuple(MODELS) else spec.model).prompts
+    style = EngineSpec(installed if shipped(installed) else spec.model).prompts
     return None if style == Preset().prompts else style
 
 

@@ -1,22 +1,47 @@
-"""Organizations, by name. A new one is one file, here or in a package of yours."""
+"""Organizations, by name. A new one is one file, here or in another package."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, is_dataclass
+from inspect import iscoroutinefunction
+from typing import Any
 
+from orgthink.record.episode import Problem
 from orgthink.runtime.organization import Organization
-from orgthink.util.registry import Registry
+from orgthink.runtime.session import Session
+from orgthink.util.registry import Registry, made, settings_class
 
 
-class OrganizationRegistry(Registry[type[Organization]]):
-    """Classes of organizations. A class without settings need not be declared a dataclass."""
+def organization_class(found: Any) -> type[Organization] | None:
+    """The dataclass of an organization, whose fields are its settings; `None` for anything else.
 
-    def _load(self, name: str) -> type[Organization]:
-        cls = super()._load(name)
-        return cls if is_dataclass(cls) else dataclass(eq=False)(cls)
+    The object is a class with a method `run`, an instance, a factory, or `async def run(problem, session)`.
+    """
+    if iscoroutinefunction(found):
+        return _class_of_function(found)
+    cls: Any = settings_class(found)
+    if cls is None:  # without settings
+        found = made(found) if not isinstance(found, type) else found
+        cls = found if isinstance(found, type) else type(found)
+    if not hasattr(cls, "run"):
+        return None
+    if not issubclass(cls, Organization):
+        cls = type(cls.__name__, (cls, Organization), {"__module__": cls.__module__, "__doc__": cls.__doc__})
+    found_class: type[Organization] = cls
+    return found_class if is_dataclass(cls) else dataclass(eq=False)(found_class)
 
 
-ORGANIZATIONS = OrganizationRegistry(
+def _class_of_function(function: Any) -> type[Organization]:
+    @dataclass(frozen=True)
+    class FunctionOrganization(Organization):
+        async def run(self, problem: Problem, session: Session) -> str | None:
+            return await function(problem, session)
+
+    FunctionOrganization.__name__ = function.__name__
+    return FunctionOrganization
+
+
+ORGANIZATIONS: Registry[type[Organization]] = Registry(
     "organization",
     "orgthink.organizations",
     {
@@ -30,6 +55,7 @@ ORGANIZATIONS = OrganizationRegistry(
         "paramanager": "orgthink.organizations.paramanager:ParaManager",
         "tool-use": "orgthink.organizations.tool_use:ToolUse",
     },
-    "a subclass of orgthink.Organization",
-    lambda cls: isinstance(cls, type) and issubclass(cls, Organization),
+    "an Organization, a class with a method run, or an async function of a problem and a session",
+    organization_class,
 )
+"""Organizations by name."""

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.runtime.organization import Organization
-from orgthink.util.kinds import class_by_kind
+from orgthink.runtime.attempt import Organization
+from orgthink.util.settings import class_by_kind
 
 if TYPE_CHECKING:
     AnyOrganization = Organization
 else:
-    AnyOrganization = class_by_kind(ORGANIZATIONS)
+    AnyOrganization = class_by_kind(ORGANIZATIONS, object)
 
 
 def identical_below(organizations: Iterable[Organization], capacity: int) -> dict[str, int]:

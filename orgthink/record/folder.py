@@ -31,7 +31,7 @@ from orgthink.util.errors import UserError
 from orgthink.util.files import LOCK, append, locked, made, open_to_append, read_whole, write_whole
 from orgthink.util.jsonl import cut_torn_line, whole_lines
 from orgthink.util.redaction import redact_values
-from orgthink.util.registry import absolute, without_files
+from orgthink.util.references import absolute, short_name
 from orgthink.util.secrets import by_name
 from orgthink.util.validation import first_message, plain, typed
 
@@ -211,7 +211,7 @@ class RunFolder:
 def dated(name: str) -> Path:
     """Where a new run goes unless it is told: below runs/, by a name, such as that of its task, and the time. Of
     several in one second the second one ends in -2, and so on."""
-    whole = without_files(name).replace("/", "-")  # a part of a task has a `/`
+    whole = short_name(name).replace("/", "-")  # a part of a task has a `/`
     first = Path("runs") / f"{whole}-{time.strftime('%Y%m%d-%H%M%S')}"
     others = (first.with_name(f"{first.name}-{number}") for number in count(2))
     return next(path for path in chain([first], others) if not path.exists())

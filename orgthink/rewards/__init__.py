@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from typing import ClassVar
 
 from orgthink.grammar.verdict import Verdict
 from orgthink.record.episode import Episode
-from orgthink.util.registry import Registry
+from orgthink.util.registry import Registry, settings_class
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +52,6 @@ class EpisodeReward(ABC):
         """UserError if it cannot reward the episodes of an organization."""
 
 
-REWARDS: Registry[type[EpisodeReward]] = Registry(
-    "reward",
-    "orgthink.rewards",
-    {
-        "asyncthink": "orgthink.rewards.asyncthink:AsyncThinkReward",
-        "paramanager": "orgthink.rewards.paramanager:ParaManagerReward",
-        "subtasks": "orgthink.rewards.subtasks:SubtaskReward",
-    },
-    "a dataclass that derives from orgthink.rewards.EpisodeReward",
-    lambda cls: isinstance(cls, type) and is_dataclass(cls) and issubclass(cls, EpisodeReward),
-)
-
-
 class RoleReward(ABC):
     """What the outputs of MarsRL's roles are worth."""
 
@@ -79,10 +66,19 @@ class RoleReward(ABC):
         """Of a verifier; `truth` is whether the solution that it judged is right."""
 
 
-ROLE_REWARDS: Registry[type[RoleReward]] = Registry(
-    "role reward",
-    "orgthink.role_rewards",
-    {"marsrl": "orgthink.rewards.marsrl:MarsReward"},
-    "a dataclass that derives from orgthink.rewards.RoleReward",
-    lambda cls: isinstance(cls, type) and is_dataclass(cls) and issubclass(cls, RoleReward),
+REWARDS: Registry[type] = Registry(
+    "reward",
+    "orgthink.rewards",
+    {
+        "asyncthink": "orgthink.rewards.asyncthink:AsyncThinkReward",
+        "paramanager": "orgthink.rewards.paramanager:ParaManagerReward",
+        "subtasks": "orgthink.rewards.subtasks:SubtaskReward",
+        "marsrl": "orgthink.rewards.marsrl:MarsReward",
+        "shared": "orgthink.credit.shared:SharedCredit",
+        "accepted": "orgthink.credit.accepted:AcceptedCredit",
+        "recursive": "orgthink.credit.recursive:RecursiveCredit",
+    },
+    "a dataclass that derives from EpisodeReward, RoleReward or EpisodeCredit",
+    settings_class,
 )
+"""Rewards of episodes and of the roles of MarsRL, and credit, by name."""

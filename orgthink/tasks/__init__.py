@@ -4,80 +4,66 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from orgthink.record.episode import Problem
 from orgthink.tasks.graded_by import GradedBy, Grader
 from orgthink.tasks.mixture import TaskMixture
 from orgthink.tasks.part import Part, part_of
-from orgthink.tasks.task import Solution, Split, Task, TaskFamily
+from orgthink.tasks.task import PlainTask, Solution, Split, Task, TaskFamily
 from orgthink.util.errors import UserError, pick, user_input
-from orgthink.util.registry import Registry, is_reference, references
+from orgthink.util.references import is_reference, references
+from orgthink.util.registry import Registry, made
 
 __all__ = [
-    "FILE_TASKS",
-    "GRADERS",
     "TASKS",
-    "TASK_FAMILIES",
     "Grader",
     "Solution",
     "Split",
     "Task",
+    "is_task",
     "task_named",
     "task_of",
 ]
 
-TASKS: Registry[Task] = Registry(
+
+def _entry(found: Any) -> Any:
+    """A task, a family, or a function; `None` for anything else."""
+    found = made(found)
+    if all(hasattr(found, name) for name in ("name", "problems", "grade")):
+        return found if hasattr(found, "solutions") or isinstance(found, type) else PlainTask(found)
+    return found if callable(found) else None
+
+
+TASKS: Registry[Any] = Registry(
     "task",
     "orgthink.tasks",
     {
         "countdown": "orgthink.tasks.countdown:COUNTDOWN",
         "sudoku": "orgthink.tasks.sudoku:SUDOKU",
         "math": "orgthink.tasks.math:MATH",
-    },
-    "an object with name, problems, grade and solutions",
-    lambda task: (
-        not isinstance(task, type)
-        and all(hasattr(task, attribute) for attribute in ("name", "problems", "grade", "solutions"))
-    ),
-)
-"""Tasks by name. A task grades the problems that name it."""
-
-FILE_TASKS: Registry[Callable[[Path], Task]] = Registry(
-    "task with a file",
-    "orgthink.file_tasks",
-    {
-        "math": "orgthink.tasks.math:Math",
-        "sudoku": "orgthink.tasks.sudoku:Sudoku",
         "verl": "orgthink.tasks.verl_data:VerlData",
-    },
-    "a function from a path to a task",
-    callable,
-)
-"""Tasks with problems from the rows of a file, such as `math:FILE`."""
-
-TASK_FAMILIES: Registry[TaskFamily] = Registry(
-    "family of tasks",
-    "orgthink.task_families",
-    {"parts": "orgthink.tasks.parts:PARTS"},
-    "an object that is called with a name, and has lines",
-    lambda family: callable(family) and not isinstance(family, type) and hasattr(family, "lines"),
-)
-"""Tasks that others name, such as `gym:NAME`."""
-
-GRADERS: Registry[Grader] = Registry(
-    "grader",
-    "orgthink.graders",
-    {
+        "parts": "orgthink.tasks.parts:PARTS",
         "exact": "orgthink.tasks.graded_by:exact",
-        "math": "orgthink.tasks.math:grade",
         "strict": "orgthink.tasks.countdown:strict",
     },
-    "a function of a problem and an answer",
-    lambda grader: callable(grader) and not isinstance(grader, type),
+    "an object or a class with name, problems and grade, a function from a file to a task, or a grader",
+    _entry,
 )
-"""Functions that replace the grader of a task: `TASK#GRADER`."""
+"""Everything that a task's name is made of.
+
+NAME            a task: it grades the problems that name it
+NAME:FILE       the task with the rows of a file as problems: `task.of_file(path)`, or a function from a path to a task
+FAMILY:MEMBER   a task of a family, such as `gym:NAME`: the family is called with the member's name
+TASK#GRADER     a task with another grader: a function of a problem and an answer, or a task
+"""
+
+
+def is_task(name: str) -> bool:
+    """Whether an installed task has this name."""
+    return name in TASKS and not is_reference(name) and hasattr(TASKS[name], "grade")
+
 
 _opened: dict[str, Task] = {}
 """Tasks that this process has looked up, by name."""
@@ -108,7 +94,7 @@ def task_of(problem: Problem) -> Task | None:
         return _opened[problem.task]
     if any(references(problem.task)):  # a record may be anybody's, and a reference would be executed
         return None
-    if problem.task in TASKS:
+    if is_task(problem.task):
         return TASKS[problem.task]
     try:
         return _member(problem.task)
@@ -134,7 +120,11 @@ def _file_in(name: str) -> Path | None:
 
 def _grader(problems: str, name: str) -> Grader:
     try:
-        return GRADERS.named(name)
+        found = pick("grader", name, TASKS)
+        grade = getattr(found, "grade", found)
+        if not callable(grade) or isinstance(grade, type | TaskFamily):
+            raise UserError(f"{name} is not a grader: it must be a function of a problem and an answer, or a task")
+        return grade
     except UserError as error:
         if ":" not in problems:
             raise
@@ -143,7 +133,7 @@ def _grader(problems: str, name: str) -> Grader:
 
 def _whole(name: str) -> Task:
     *others, last = _names(name)
-    parts = [_remembered(_member(other) or pick("task", other, TASKS)) for other in others]
+    parts = [_remembered(_member(other) or _task(other)) for other in others]
     own = _remembered(_last(last))
     return TaskMixture(*parts, own) if parts else own
 
@@ -160,7 +150,8 @@ def _names(name: str) -> list[str]:
 def _family(name: str) -> TaskFamily | None:
     """The family of `FAMILY:MEMBER`, whose member may be a reference; `None` for another name."""
     family, colon, _ = name.partition(":")
-    return TASK_FAMILIES[family] if colon and family in TASK_FAMILIES and not is_reference(family) else None
+    found = TASKS[family] if colon and family in TASKS and not is_reference(family) else None
+    return found if isinstance(found, TaskFamily) else None
 
 
 def _file(name: str) -> str:
@@ -179,14 +170,27 @@ def _last(name: str) -> Task:
     """A task by `NAME` or `NAME:FILE`; the name may be a reference."""
     if (member := _member(name)) is not None:
         return member
-    if name in TASKS:
-        return TASKS[name]
-    if name in TASK_FAMILIES and not is_reference(name):
-        raise UserError(f"{name} is a family of tasks: `orgthink list {name}` lists them")
     start = name.find(":", name.find(".py:") + 4) if ".py:" in name else name.find(":")
-    if start > 0 and not is_reference(name):
-        return FILE_TASKS.named(name[:start])(Path(name[start + 1 :]))
-    return TASKS.named(name)
+    if name in TASKS or start <= 0 or is_reference(name):
+        return _task(name)
+    found, file = TASKS.named(name[:start]), Path(name[start + 1 :])
+    make = getattr(found, "of_file", found)
+    if not callable(make):
+        raise UserError(f"the task {name[:start]} takes no file")
+    return _task_made(name, make(file))
+
+
+def _task(name: str) -> Task:
+    """The task of a name without a file; UserError for a name of something else."""
+    return _task_made(name, TASKS.named(name))
+
+
+def _task_made(name: str, found: Any) -> Task:
+    if isinstance(found, TaskFamily):
+        raise UserError(f"{name} is a family of tasks: `orgthink list {name}` lists them")
+    if isinstance(found, type) or not hasattr(found, "grade"):
+        raise UserError(f"{name} is not a task: it must be {TASKS.form}")
+    return found
 
 
 def _remembered(task: Task) -> Task:

@@ -60,6 +60,10 @@ class Math:
             data={"answer": answer},
         )
 
+    def of_file(self, file: Path) -> Math:
+        """The task with the rows of a file as its problems."""
+        return Math(file)
+
     def fits(self, data: Mapping[str, Any]) -> bool:
         answer = data.get("answer")
         return isinstance(answer, str) and bool(answer.strip())

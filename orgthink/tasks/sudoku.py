@@ -96,6 +96,10 @@ class Sudoku:
             data={"clues": clues, "level": level},
         )
 
+    def of_file(self, file: Path) -> Sudoku:
+        """The task with the puzzles of a file."""
+        return Sudoku(file)
+
     def fits(self, data: Mapping[str, Any]) -> bool:
         return _is_grid(data.get("clues"))
 

@@ -56,6 +56,20 @@ class Task(Protocol):
         ...
 
 
+class PlainTask:
+    """A task with only a name, problems and a grader: an answer is one solution."""
+
+    def __init__(self, task: Any) -> None:
+        self.name: str = task.name
+        self.problems, self.grade = task.problems, task.grade
+        self.task = task
+
+    def solutions(self, problem: Problem, answer: str) -> list[Solution]:
+        text = answer.strip()
+        return [Solution(text, text)] if text else []
+
+
+@runtime_checkable
 class TaskFamily(Protocol):
     """Tasks of one source, by the names that it gives them: `FAMILY:MEMBER`."""
 

@@ -20,7 +20,7 @@ from orgthink.tasks.from_file import repeated, require_file, require_shallow
 from orgthink.tasks.math import MATH
 from orgthink.tasks.task import Checked, Solution, Split, Task
 from orgthink.util.errors import UserError
-from orgthink.util.registry import references
+from orgthink.util.references import references
 from orgthink.util.tabular import read_rows
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class VerlData:
             place, required = f"{self._file}, row {number}", problem.required
             if next(references(problem.task), None) is not None:  # to look it up would run that code
                 raise UserError(f"{place}: its data_source names code, {problem.task}: name what is installed")
-            if problem.task not in self.tasks:
+            if not hasattr(self.tasks.get(problem.task), "grade"):
                 raise UserError(f"{place}: orgthink has no task {problem.task} to grade it")
             task = self.tasks[problem.task]
             if isinstance(task, Checked) and not task.fits(problem.data):

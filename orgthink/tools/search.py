@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orgthink.grammar.toolcall import cut_middle
+from orgthink.tools import installed_corpus
 from orgthink.tools.passages import Retriever
 from orgthink.tools.tool import MOST_RETURNED, FunctionTool
 from orgthink.util.errors import ToolError, UserError
-from orgthink.util.registry import Registry
-
-CORPORA: Registry[Path] = Registry("corpus", "orgthink.corpora", {})
-"""Folders of texts that installed packages offer, by name."""
 
 MOST_QUERIES = 100
 """Different queries of one search: each takes a part of a second, and its passages a part of the context."""
@@ -83,4 +80,4 @@ def _folder(name: str) -> Path:
             "search has no corpus: name a folder of texts or the URL of a retriever, as in --set suite.corpus=FOLDER, "
             "or leave search and knowledge_searcher out of tools"
         )
-    return CORPORA[name] if name in CORPORA else Path(name)
+    return installed_corpus(name) or Path(name)

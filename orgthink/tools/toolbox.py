@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from inspect import iscoroutinefunction
-from typing import Any
+from pathlib import Path
 
 from orgthink.engines.engine import Tools
 from orgthink.grammar.toolcall import FINAL
+from orgthink.tools import MORE_TOOLS, installed_corpus
 from orgthink.tools.agents import agents
 from orgthink.tools.python import python_tool
 from orgthink.tools.sandbox import runner_named
-from orgthink.tools.search import CORPORA, retriever_named, search_tool
+from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import FunctionTool, Tool
 from orgthink.util.errors import UserError, pick, require_at_least, user_input
-from orgthink.util.registry import Registry
 from orgthink.util.secrets import by_name_of_command
 
 ENSEMBLE = "ensemble_solver"
@@ -34,15 +33,6 @@ TOOLS = (
 )
 """The suite, `final_answer` apart, in the order of the paper."""
 
-MORE_TOOLS: Registry[Tool | Callable[..., Awaitable[Any]]] = Registry(
-    "tool",
-    "orgthink.tools",
-    {},
-    "a Tool, or an async function with type hints",
-    lambda tool: iscoroutinefunction(tool) or all(hasattr(tool, name) for name in ("name", "parameters", "work")),
-)
-"""Tools of installed packages: a `Tool`, or an async function whose docstring and type hints say what it does."""
-
 
 @dataclass(frozen=True, slots=True)
 class Suite:
@@ -50,7 +40,7 @@ class Suite:
 
     sandbox: str = field(default="bubblewrap", metadata={"installed": lambda name: name == "bubblewrap"})
     """What runs code: `bubblewrap`, or the URL of a SandboxFusion server."""
-    corpus: str = field(default="", metadata={"installed": lambda name: not name or name in tuple(CORPORA)})
+    corpus: str = field(default="", metadata={"installed": lambda name: not name or installed_corpus(name) is not None})
     """What is searched: a folder of texts, the corpus of an installed package by its name, the URL of a Search-R1
     server, or `dense:ENCODER:CORPUS`; empty: nothing."""
     topk: int = 1
@@ -74,8 +64,11 @@ def toolbox(names: Sequence[str], models: Sequence[str], python: Tool, search: T
 
 def other_tool(name: str) -> Tool:
     """A tool that is not of the suite. UserError for an unknown name, and for what is no tool."""
-    offered: Any = MORE_TOOLS.get(name) or pick("tool", name, dict.fromkeys((*TOOLS, *MORE_TOOLS)))
-    tool: Tool = FunctionTool(offered) if iscoroutinefunction(offered) else offered
+    tool: Tool | Path | None = MORE_TOOLS.get(name) or pick(
+        "tool", name, dict[str, Tool | None].fromkeys((*TOOLS, *MORE_TOOLS))
+    )
+    if tool is None or isinstance(tool, Path):
+        raise UserError(f"{name} is not one of the tools that an installed package offers")
     described({name: tool})  # UserError for a parameter that has no type
     with user_input():
         require_at_least(0, tool, "cost")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from orgthink.engines import ENGINES
+from orgthink.engines import opener
 from orgthink.engines.engine import Engine
 from orgthink.models.trainable import LoraSettings, open_trainable, resolve_device, torch_dtype
 from orgthink.training.backend import EmbeddedBackend
@@ -111,7 +111,7 @@ def sampler(folder: Path, job: Equipment) -> Engine:
     if job.sampler == "local":  # a recipe for vLLM that samples here keeps its settings of vLLM
         settings = {"slots": SLOTS} | {name: settings[name] for name in LOCAL_SETTINGS & settings.keys()}
         settings["device"] = resolve_device(str(settings.get("device", "cpu")))
-    engine = asyncio.run(ENGINES.named(job.sampler)(str(folder), threaded=False, **settings))
+    engine = asyncio.run(opener(job.sampler)(str(folder), threaded=False, **settings))
     if not engine.updatable:
         raise UserError(f"sampler {job.sampler}: its weights cannot be updated, so it cannot sample for training")
     return engine

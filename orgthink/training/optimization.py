@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import model_validator
 
-from orgthink.credit import CREDITS, EpisodeCredit
+from orgthink.credit import EpisodeCredit
 from orgthink.credit.shared import SharedCredit
 from orgthink.evaluate.evaluation import RoleSpec
 from orgthink.record.episode import Episode
 from orgthink.record.former_settings import migrate_settings
+from orgthink.rewards import REWARDS
 from orgthink.training.backend import PolicyBackend, Signals
 from orgthink.training.checkpoint import RETAINED
 from orgthink.training.masking import Mastered
 from orgthink.training.policy_loss import PolicyLoss, weighted
 from orgthink.training.rows import PolicyRow
 from orgthink.util.errors import UserError, require_above_zero, require_at_least
-from orgthink.util.kinds import class_by_kind
+from orgthink.util.settings import class_by_kind
 
 if TYPE_CHECKING:
     AnyCredit = EpisodeCredit
 else:
-    AnyCredit = class_by_kind(CREDITS, "shared")
+    AnyCredit = class_by_kind(REWARDS, EpisodeCredit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

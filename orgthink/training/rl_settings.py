@@ -18,12 +18,12 @@ from orgthink.training.optimization import Optimization, idle_text, step_seconds
 from orgthink.training.rollout import ProblemStream, Rollout
 from orgthink.training.scores import score_of
 from orgthink.util.errors import UserError
-from orgthink.util.kinds import class_by_kind
+from orgthink.util.settings import class_by_kind
 
 if TYPE_CHECKING:
     AnyReward = EpisodeReward
 else:
-    AnyReward = class_by_kind(REWARDS, "asyncthink")
+    AnyReward = class_by_kind(REWARDS, EpisodeReward)
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,13 @@ def pick(kind: str, name: str, table: Mapping[str, T]) -> T:
     raise UserError(f"unknown {kind} {name!r}: {hint}")
 
 
+def required(value: T | None, kind: str, option: str) -> T:
+    """The value of an option; UserError, with the option, if it was left out."""
+    if value is None:
+        raise UserError(f"no {kind} is named: give {option}")
+    return value
+
+
 def require_at_least(least: float, settings: object, *names: str) -> None:
     """ValueError for the first of these settings that is less, or not a finite number; `None` sets nothing."""
     for name in names:

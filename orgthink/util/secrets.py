@@ -18,7 +18,7 @@ from typing import Any
 
 from orgthink.util.errors import UserError
 from orgthink.util.redaction import SHORTEST, WEB, conceal, conceal_url, is_secret, names_secret, urls
-from orgthink.util.registry import is_foreign
+from orgthink.util.references import is_server_model
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)\}", re.ASCII)
 _URL = re.compile(r"(?P<before>\S*?\w://)((?P<login>[^\s/?#]*)@)?(?P<host>[^\s/?#;]*)(?P<path>[^\s?#]*)"
@@ -115,7 +115,7 @@ def by_name(value: Any, key: str = "") -> Any:
         case str():
             return by_name_of_command(value) if key == "servers" else _urls_by_name(value)
         case Mapping():
-            return {name: each if is_foreign(name, value) else by_name(each, name) for name, each in value.items()}
+            return {name: each if is_server_model(name, value) else by_name(each, name) for name, each in value.items()}
         case list() | tuple():
             return [by_name(each, key) for each in value]
     return value

@@ -1,15 +1,58 @@
-"""What lies below a type: the names that JSON values of settings may have at any depth."""
+"""Settings as JSON values: which names a type allows at any depth, and fields whose class `kind` names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from orgthink.util.errors import UserError
-from orgthink.util.kinds import ByKind
+from orgthink.util.errors import UserError, pick
+from orgthink.util.registry import Registry
+from orgthink.util.validation import adapter
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ByKind:
+    """Marks a field that holds an object of any class in a registry. In JSON `kind` names the class."""
+
+    registry: Registry[Any]
+    """Registry of the classes."""
+    base: type
+    """The classes derive from it."""
+
+    def class_of(self, value: Mapping[str, Any]) -> type:
+        """The class that JSON values name; UserError if it is unknown."""
+        if value.get("kind") is None:
+            raise UserError(f"name the {self.registry.kind} first, by its kind")
+        found = self.registry.named(str(value["kind"]))
+        cls = found if isinstance(found, type) else type(found)
+        if not issubclass(cls, self.base):
+            raise UserError(f"{value['kind']} does not fit here: it is not derived from {self.base.__name__}")
+        return cls
+
+    def read(self, value: Any) -> Any:
+        """The object of JSON values; a string is a `kind` with default settings. UserError for an unknown setting."""
+        value = {"kind": value} if isinstance(value, str) else value
+        if not isinstance(value, Mapping):
+            raise ValueError(f"name a {self.registry.kind}, or give its settings and its kind")
+        cls, given = self.class_of(value), {name: each for name, each in value.items() if name != "kind"}
+        for name in given:
+            pick(f"setting of the {self.registry.kind}", name, {field.name: None for field in fields(cls)})
+        return adapter(cls).validate_python(given)
+
+    def write(self, value: Any) -> dict[str, Any]:
+        """JSON values of an object."""
+        return {"kind": self.registry.name_of(type(value)), **adapter(type(value)).dump_python(value, mode="json")}
+
+
+def class_by_kind(registry: Registry[Any], base: type) -> Any:
+    """The annotation of a field that holds an object of a class in a registry: see `ByKind`."""
+    from pydantic import PlainSerializer, PlainValidator
+
+    kind = ByKind(registry, base)
+    return Annotated[Any, kind, PlainValidator(kind.read), PlainSerializer(kind.write)]
 
 
 def require_known(

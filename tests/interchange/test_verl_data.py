@@ -112,7 +112,7 @@ def test_problems_come_back_exactly_from_a_file(tmp_path_factory: pytest.TempPat
     assert same(list(read(file)), drawn)
 
 
-@pytest.mark.parametrize("name", [name for name in TASKS if name != "math"])
+@pytest.mark.parametrize("name", ["countdown", "sudoku"])
 def test_every_task_s_problems_survive_a_file(name: str, tmp_path: Path):
     drawn = list(islice(TASKS[name].problems("train", 0), 5))
     write(drawn, "train", tmp_path / "train.parquet")

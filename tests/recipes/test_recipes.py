@@ -24,7 +24,7 @@ from orgthink.training.coldstart.pairs import Pair, write
 from orgthink.training.coldstart.synthesis import Synthesis
 from orgthink.training.recipes import jobs
 from orgthink.training.recipes.base_model import FromModel, require_same_problems
-from orgthink.training.recipes.registry import RECIPES, Training, adjusted, go_on, start, training_of
+from orgthink.training.recipes.registry import RECIPES, Training, adjusted, go_on, recipes, start, training_of
 from orgthink.util.errors import UserError
 from orgthink.util.validation import plain, typed
 
@@ -243,7 +243,7 @@ def complaint(arguments, capsys) -> str:
     return err
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", recipes())
 def test_a_run_folder_remembers_a_recipe_as_it_is(name, tmp_path):
     training = Training(name, RECIPES[name])
     assert typed(Training, json.loads(json.dumps(plain(training))), "config.json") == training
@@ -352,7 +352,7 @@ def test_a_path_that_leads_nowhere_is_named_with_what_there_is(capsys):
         assert words in complaint([RECIPE, *MODEL, "--set", given], capsys)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", recipes())
 def test_to_set_a_recipe_as_it_is_changes_nothing(name):
     """Finished runs are told from others by their settings."""
     job = RECIPES[name]
@@ -416,7 +416,7 @@ def test_whole_weights_are_not_trained_in_half_precision(recipe, way, pairs, tmp
     assert main(["train", recipe, *map(str, given), "lora.rank=4", "--dry-run", "--out", str(tmp_path / "new")]) == 0
 
 
-NAMELESS = [name for name, job in RECIPES.items() if isinstance(job, FromModel) and job.model is None]
+NAMELESS = [name for name, job in recipes().items() if isinstance(job, FromModel) and job.model is None]
 
 
 @pytest.mark.parametrize("name", NAMELESS)

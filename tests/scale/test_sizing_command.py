@@ -29,7 +29,7 @@ CHANGES = re.findall(r"^\| (?:–|`(.+?)`.*?) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+
 
 
 def test_every_recipe_has_its_plans():
-    for name, job in recipes.RECIPES.items():
+    for name, job in recipes.recipes().items():
         if not (hasattr(job, "model") or hasattr(job, "shape")):
             with pytest.raises(UserError, match="trains no model"):
                 require_training(name, job)
@@ -51,7 +51,7 @@ def test_a_job_that_trains_nothing_has_no_size(monkeypatch, capsys):
 
 
 def test_the_papers_models_are_of_recipes_that_have_none():
-    assert set(PAPERS) == {name for name in recipes.RECIPES if "qwen3" in name}
+    assert set(PAPERS) == {name for name in recipes.recipes() if "qwen3" in name}
     assert all(getattr(recipes.RECIPES[name], "model", "own") is None for name in PAPERS)
     with pytest.raises(UserError, match="--model"):
         model_of("asyncthink-sft", recipes.RECIPES["asyncthink-sft"])

@@ -117,7 +117,7 @@ def test_a_manager_replies_in_every_round_and_answers():
     assert small.prompt + small.sampled == small.longest == config["max_position_embeddings"]
 
 
-@pytest.mark.parametrize("name", [name for name, job in recipes.RECIPES.items() if isinstance(job, Reinforced)])
+@pytest.mark.parametrize("name", [name for name, job in recipes.recipes().items() if isinstance(job, Reinforced)])
 def test_no_recipe_asks_for_more_than_its_bounds(name):
     job = recipes.RECIPES[name]
     bounds = job.settings.bounds()

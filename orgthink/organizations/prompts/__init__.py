@@ -125,7 +125,7 @@ STYLES: Registry[Style] = Registry(
     "orgthink.prompts",
     {"paper": "orgthink.organizations.prompts:PAPER", "tagged": "orgthink.organizations.prompts:TAGGED"},
     "an orgthink.organizations.prompts.Style",
-    lambda style: isinstance(style, Style),
+    lambda style: style if isinstance(style, Style) else None,
 )
 """By name. The path of a TOML file is a name too."""
 

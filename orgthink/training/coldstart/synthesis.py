@@ -33,7 +33,7 @@ from orgthink.record.guard import Crash, Guard
 from orgthink.tasks import task_named
 from orgthink.training.coldstart import pairs
 from orgthink.training.coldstart.pairs import Pair, pairs_of
-from orgthink.training.coldstart.teachers import MODEL, PROGRAM, PROGRAMS, Teach, lesson, plan_of
+from orgthink.training.coldstart.teachers import MODEL, PROGRAM, Teach, lesson, plan_of, program_of
 from orgthink.training.coldstart.transcript import Dropped, Reason, read_transcript
 from orgthink.util.concurrency import run_all
 from orgthink.util.errors import Failure, UserError, pick, require_at_least
@@ -73,7 +73,7 @@ class Synthesis:
         require_sampling(self.sampling)
         pick("prompt style", self.prompts, STYLES)
         if self.teacher is None:
-            program = PROGRAMS.named(self.task)
+            program = program_of(self.task)
             if self.prompts != program.prompts:
                 raise ValueError(f"the program writes for prompts of style {program.prompts}, not {self.prompts}")
 

@@ -23,8 +23,9 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
+from orgthink.tasks import task_named
 from orgthink.training.coldstart.structures import Step, random_plan, render_plan
-from orgthink.util.registry import Registry
+from orgthink.util.errors import UserError
 
 
 @cache
@@ -81,14 +82,12 @@ class Program:
     """(problem, capacity, rng) → the traces of an organizer and its workers."""
 
 
-PROGRAMS: Registry[Program] = Registry(
-    "task with a program that teaches it",
-    "orgthink.programs",
-    {},
-    "an orgthink.training.coldstart.teachers.Program",
-    lambda program: isinstance(program, Program),
-)
-"""Programs by the name of their task."""
+def program_of(task: str) -> Program:
+    """The program of a task, which is its attribute `program`; UserError for a task without one."""
+    program = getattr(task_named(task), "program", None)
+    if not isinstance(program, Program):
+        raise UserError(f"no program writes traces for the task {task}: use --teacher model")
+    return program
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,7 @@ def model_teacher(engine: Engine, sampling: Sampling, capacity: int, seed: int) 
 
 def program_teacher(task: str, capacity: int, seed: int) -> Teach:
     """A teacher that runs the task's program over random structures. UserError if the task has no program."""
-    program = PROGRAMS.named(task)
+    program = program_of(task)
 
     async def teach(problem: Problem) -> Episode:
         await asyncio.sleep(0)  # lets the event loop handle Ctrl-C

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from orgthink.grammar.verdict import Verdict
 from orgthink.organizations.prompts import STYLES, prompt, style_named
 from orgthink.record.episode import Episode, StopReason
-from orgthink.rewards import ROLE_REWARDS, RoleReward
+from orgthink.rewards import REWARDS, RoleReward
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.tasks import task_named
 from orgthink.tasks.endless import endless
@@ -17,7 +17,7 @@ from orgthink.training.marsrl.chain import FinishedGroup, Rules, finished_in_ste
 from orgthink.training.marsrl.rollout import ROLES, STREAMS, MarsRollout, role_of
 from orgthink.training.optimization import Optimization, idle_text, step_seconds
 from orgthink.util.errors import UserError, user_input
-from orgthink.util.kinds import class_by_kind
+from orgthink.util.settings import class_by_kind
 
 
 def rollout_metrics(finished: Sequence[FinishedGroup]) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def _mean(values: Sequence[float | bool]) -> float | None:
 if TYPE_CHECKING:
     AnyRoleReward = RoleReward
 else:
-    AnyRoleReward = class_by_kind(ROLE_REWARDS, "marsrl")
+    AnyRoleReward = class_by_kind(REWARDS, RoleReward)
 
 
 @dataclass(frozen=True, slots=True)

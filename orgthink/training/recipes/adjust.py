@@ -13,8 +13,7 @@ from typing import Annotated, Any
 from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.util.errors import UserError
-from orgthink.util.kinds import ByKind
-from orgthink.util.settings import alternatives, field_type, field_types, marks, require_known, types_below
+from orgthink.util.settings import ByKind, alternatives, field_type, field_types, marks, require_known, types_below
 from orgthink.util.validation import plain, typed
 
 LATE = "read late"

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from orgthink.engines import ENGINES
+from orgthink.engines import opener
 from orgthink.models.companions import context_of, tokens_of
 from orgthink.models.trainable import say_made_for
 from orgthink.organizations.prompts import STYLES
@@ -184,7 +184,7 @@ class Reinforced(FromModel, ABC):
         FromModel.require(self)
         if self.lora is not None and self.lora.dropout:
             raise UserError("reinforcement learning needs lora.dropout=0: the sampler has no dropout")
-        ENGINES.named(self.sampler)
+        opener(self.sampler)  # UserError for an unknown engine
         if self.sampler == "vllm" and find_spec("vllm") is None:
             raise UserError(
                 "this recipe samples with vLLM, which is not installed: `make vllm`, or --set sampler=local"

@@ -7,37 +7,32 @@ from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orgthink.engines import MODELS
+from orgthink.engines import shipped
 from orgthink.models.trainable import resolve_device
 from orgthink.record.folder import RunFolder
 from orgthink.tasks.from_file import MissingFile
 from orgthink.training.recipes.adjust import put
 from orgthink.training.recipes.jobs import Job, Reinforced, Report
 from orgthink.util.errors import UserError
-from orgthink.util.kinds import class_by_kind
-from orgthink.util.registry import Registry
-from orgthink.util.settings import lacks
+from orgthink.util.registry import Registry, made
+from orgthink.util.settings import class_by_kind, lacks
 from orgthink.util.validation import plain, typed
 
-JOBS: Registry[type[Job]] = Registry(
-    "kind of training",
-    "orgthink.jobs",
+
+def _job(found: Any) -> Job | type[Job] | None:
+    found = made(found)
+    return found if is_dataclass(found) and hasattr(found, "run") else None
+
+
+RECIPES: Registry[Job | type[Job]] = Registry(
+    "recipe",
+    "orgthink.recipes",
     {
         "pairs": "orgthink.training.recipes.jobs:Pairs",
         "trajectories": "orgthink.training.recipes.jobs:Trajectories",
         "policy": "orgthink.training.recipes.jobs:Policy",
         "marsrl": "orgthink.training.recipes.jobs:Mars",
         "mean": "orgthink.training.recipes.mean:Mean",
-    },
-    "a dataclass with settings, steps, require and run",
-    lambda cls: isinstance(cls, type) and is_dataclass(cls) and hasattr(cls, "run"),
-)
-"""Kinds of training by their name, which is `kind` in config.json."""
-
-RECIPES: Registry[Job] = Registry(
-    "recipe",
-    "orgthink.recipes",
-    {
         "asyncthink-sft": "orgthink.training.recipes.asyncthink:SFT",
         "asyncthink-qwen3-countdown-sft": "orgthink.training.recipes.asyncthink:COUNTDOWN_SFT",
         "asyncthink-qwen3-math-sft": "orgthink.training.recipes.asyncthink:MATH_SFT",
@@ -52,15 +47,30 @@ RECIPES: Registry[Job] = Registry(
         "paramanager-qwen3-sft": "orgthink.training.recipes.paramanager:PAPER_SFT",
         "paramanager-qwen3": "orgthink.training.recipes.paramanager:PAPER",
     },
-    "a job, such as an orgthink.training.recipes.jobs.Policy",
-    lambda job: not isinstance(job, type) and is_dataclass(job) and hasattr(job, "run"),
+    "a job, such as an orgthink.training.recipes.jobs.Policy, or its class",
+    _job,
 )
-"""Recipes by name. Those with "qwen3" have the papers' settings and need your own model folder."""
+"""Recipes, and kinds of training (classes of jobs), by name. Recipes with "qwen3" have the papers' settings and need a
+model folder. The name of a class is `kind` in config.json."""
+
+
+def recipe_named(name: str) -> Job:
+    """The job of a recipe; UserError for an unknown name and for a kind of training."""
+    found = RECIPES.named(name)
+    if isinstance(found, type):
+        raise UserError(f"{name} is a kind of training, not a recipe: name a recipe, such as {next(iter(recipes()))}")
+    return found
+
+
+def recipes() -> dict[str, Job]:
+    """All registered recipes, by name."""
+    return {name: job for name in RECIPES if not isinstance(job := RECIPES[name], type)}
+
 
 if TYPE_CHECKING:
     AnyJob = Job
 else:
-    AnyJob = class_by_kind(JOBS)
+    AnyJob = class_by_kind(RECIPES, object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +91,7 @@ def adjusted(job: Job, options: dict[str, Any], settings: Sequence[str]) -> Job:
     """
     for name in options:
         if not hasattr(job, name):
-            raise UserError(f"a {JOBS.name_of(type(job))} training has no {name}")
+            raise UserError(f"a {RECIPES.name_of(type(job))} training has no {name}")
     data = plain(job) | {name: plain(value) for name, value in options.items()}
     for given in settings:
         path, equals, _ = given.partition("=")
@@ -90,7 +100,7 @@ def adjusted(job: Job, options: dict[str, Any], settings: Sequence[str]) -> Job:
         if not (path and equals):
             raise UserError(f"--set {given}: write SETTING=VALUE, such as steps=20; it has {', '.join(known)}")
         if first not in known:
-            raise UserError(f"--set {given}: a {JOBS.name_of(type(job))} training {lacks(first, known)}")
+            raise UserError(f"--set {given}: a {RECIPES.name_of(type(job))} training {lacks(first, known)}")
         place, hint = (data, type(job)) if first in data else (data["settings"], type(job.settings))
         try:
             put(place, hint, given)
@@ -108,7 +118,7 @@ def with_whole_paths(options: Mapping[str, Any]) -> dict[str, Any]:
         if (
             value
             and isinstance(value, str | Path)
-            and (name != "model" or (value not in MODELS and Path(value).is_dir()))
+            and (name != "model" or (not shipped(str(value)) and Path(value).is_dir()))
         ):
             found[name] = str(Path(value).resolve())
     return found
@@ -168,7 +178,7 @@ if TYPE_CHECKING:
 def outlook(job: Job) -> dict[str, Any]:
     """The job as config.json would store it and, for reinforcement learning, its bounds per step."""
     bounds = {"bounds": job.settings.bounds()} if isinstance(job, Reinforced) else {}
-    return {"job": {"kind": JOBS.name_of(type(job)), **plain(job)}, **bounds}
+    return {"job": {"kind": RECIPES.name_of(type(job)), **plain(job)}, **bounds}
 
 
 def unnamed(job: Job) -> list[str]:

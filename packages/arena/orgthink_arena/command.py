@@ -99,7 +99,7 @@ def taking(folder: RunFolder, given: Arena) -> RunFolder:
     settings then. UserError too for a new method that cannot run, which could not be mended once it is written, and if
     another process has the folder.
     """
-    from orgthink.util.registry import absolute
+    from orgthink.util.references import absolute
     from orgthink_arena.contest.beforehand import require_plans
     from orgthink_arena.contest.config import Arena, with_whole_paths
 

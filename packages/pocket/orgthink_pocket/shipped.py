@@ -19,10 +19,3 @@ POCKET_MANAGER = MODELS / "pocket-manager"
 
 LEDGER = FOLDER
 """A small corpus of made-up prices, for `search`."""
-
-DEFAULT_MODEL = "pocket-organizer"
-"""Model of commands without `--model`."""
-DEFAULT_TASK = "countdown-mini"
-"""Task of commands without `--task`."""
-DEFAULT_RECIPE = "asyncthink-pocket"
-"""Recipe of `orgthink train` without a name."""

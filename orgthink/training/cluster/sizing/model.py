@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from orgthink.engines import MODELS
+from orgthink.engines import MODELS, shipped
 from orgthink.models.qwen3 import Qwen3Config
 from orgthink.util.errors import UserError, pick
 from orgthink.util.files import read_whole
@@ -70,9 +70,10 @@ def known_models() -> dict[str, Mapping[str, Any]]:
         shape = {"num_hidden_layers": layers, "hidden_size": hidden, "intermediate_size": inner}
         return asdict(replace(QWEN3_4B, **shape, num_attention_heads=heads, tie_word_embeddings=tied))
 
-    shipped = {name: json.loads((MODELS[name] / "config.json").read_text()) for name in sorted(MODELS)}
+    folders = {name: shipped(name) for name in sorted(MODELS)}
+    installed = {name: json.loads((folder / "config.json").read_text()) for name, folder in folders.items() if folder}
     return {
-        **shipped,
+        **installed,
         "qwen3-0.6b": dense(28, 1024, 3072, 16, tied=True),
         "qwen3-1.7b": dense(28, 2048, 6144, 16, tied=True),
         "qwen3-4b": asdict(QWEN3_4B),

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from orgthink.engines import MODELS, EngineSpec, engine_spec, names_engine
+from orgthink.engines import EngineSpec, engine_spec, names_engine, shipped
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.tasks.task import Split
 from orgthink.util.errors import pick, require_at_least, user_input
@@ -289,7 +289,7 @@ class Arena:
         """The engine of a member of the pool, or of a model by its name."""
         member = self.pool.get(name, Member())
         model = member.model or name
-        here = model in MODELS or names_engine(model) or Path(model).is_dir()
+        here = shipped(model) is not None or names_engine(model) or Path(model).is_dir()
         return engine_spec(model, member.url or (None if here else self.url))
 
     @property
@@ -346,6 +346,6 @@ def with_whole_paths(arena: Arena) -> Arena:
 
 def _whole(name: Any) -> Any:
     """The path of a folder of a model; anything else as it is."""
-    if not isinstance(name, str) or name in MODELS or not (Path(name) / "config.json").is_file():
+    if not isinstance(name, str) or shipped(name) is not None or not (Path(name) / "config.json").is_file():
         return name
     return str(Path(name).resolve())

@@ -14,7 +14,7 @@ from orgthink.record.episode import Episode
 from orgthink.record.failures import engine_failed, failure_message
 from orgthink.record.folder import RunFolder
 from orgthink.util.errors import UserError
-from orgthink.util.registry import absolute
+from orgthink.util.references import absolute
 from orgthink.util.terminal import show
 from orgthink.util.validation import plain
 from orgthink_arena.contest.moved import same

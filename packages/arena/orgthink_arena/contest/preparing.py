@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orgthink.record.folder import RunFolder
+from orgthink.training.recipes.registry import recipe_named
 from orgthink.util.errors import UserError
 from orgthink.util.files import Busy, locked
 from orgthink.util.pace import Pace
-from orgthink.util.registry import absolute
+from orgthink.util.references import absolute
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import reason, show
 from orgthink.util.validation import plain
@@ -123,7 +124,7 @@ def training(preparation: Preparation, seed: int, before: Mapping[Path, float] |
 
     UserError for what it does not have.
     """
-    from orgthink.training.recipes.registry import RECIPES, Training, adjusted
+    from orgthink.training.recipes.registry import Training, adjusted
 
     given = {**preparation.settings}
     models = [str(path) for path in before or ()]
@@ -135,7 +136,7 @@ def training(preparation: Preparation, seed: int, before: Mapping[Path, float] |
     settings = [f"{place}={_text(value)}" for place, value in given.items()]
     options = {} if model is None else {"model": model}
     seeded = [f"seed={seed}"] if preparation.seeded and not preparation.mean_of else []  # a mean draws nothing
-    return Training(preparation.recipe, adjusted(RECIPES.named(preparation.recipe), options, [*seeded, *settings]))
+    return Training(preparation.recipe, adjusted(recipe_named(preparation.recipe), options, [*seeded, *settings]))
 
 
 def _text(value: Any) -> str:

@@ -64,7 +64,7 @@ JUDGES: Registry[Callable[[str, JudgeLimits], Judge]] = Registry(
         "https": "orgthink_arena.judges.server_judge:at_server",
     },
     "a function of a name and limits",
-    callable,
+    lambda judge: judge if callable(judge) else None,
 )
 """Makers of judges by the name of a sandbox up to its first colon. UserError if it cannot work here."""
 

@@ -26,7 +26,8 @@ from orgthink.record.episode import Problem
 from orgthink.tasks import task_named, task_of
 from orgthink.tasks.vote import vote
 from orgthink.util.errors import UserError
-from orgthink.util.registry import references, registered_only
+from orgthink.util.references import references
+from orgthink.util.registry import registered_only
 
 MODEL = f"{Path(__file__).parent / 'bench_model.py'}:open_manner"
 

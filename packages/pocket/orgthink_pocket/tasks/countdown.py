@@ -14,7 +14,18 @@ from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.countdown import Countdown, CountdownSize
 from orgthink.tasks.task import Solution, Split
 
-COUNTDOWN_MINI = Countdown(
+
+class CountdownMini(Countdown):
+    """Countdown with a program that writes traces for `orgthink synth --teacher program`."""
+
+    @property
+    def program(self) -> Any:
+        from orgthink_pocket.base.countdown import PROGRAM
+
+        return PROGRAM
+
+
+COUNTDOWN_MINI = CountdownMini(
     "countdown-mini", CountdownSize(largest=15, given=5, targets=(10, 60), held_out=10, guaranteed=3, offered=4)
 )
 """Four different expressions of five numbers up to 15 that make a target."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orgthink.tasks.family import member_name, read_member
-from orgthink.util.registry import Registry, split_reference
+from orgthink.util.references import split_reference
+from orgthink.util.registry import Registry
 from orgthink_arena.tasks.bench.benchmark import (
     AnswerGrader,
     AnswerTemplate,
@@ -52,7 +53,7 @@ BENCHMARKS: Registry[Benchmark] = Registry(
         "countdown-3to4": "orgthink_arena.tasks.bench.puzzles:COUNTDOWN_3TO4",
     },
     "an orgthink_arena.tasks.bench.Benchmark",
-    lambda benchmark: isinstance(benchmark, Benchmark),
+    lambda benchmark: benchmark if isinstance(benchmark, Benchmark) else None,
 )
 """Benchmarks by name."""
 
