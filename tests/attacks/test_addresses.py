@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 
 import pytest
 from attacks.catalogue import Attack, each
 from attacks.serving import serving
 from attacks.test_secrets import PASSWORD, hides
-from loopback import answers, says
 from small import TASK_OF_THREE
 
 from orgthink.cli import main
 from orgthink.util import redaction, secrets
+
+pytestmark = pytest.mark.thorough
 
 ADDRESS = "An address that cannot be is one line, before anything is sent or written."
 LINE = "one line, exit code 2"
@@ -56,20 +56,6 @@ def test_an_address(attack: Attack, capsys: pytest.CaptureFixture[str]) -> None:
     assert hides(line, PASSWORD) and not Path("run").exists()
 
 
-@each(
-    Attack("a password with a space, by name", STORED, LINE, "me:one ${SECRET}"),
-    Attack("a password by name, whose value has a space", STORED, LINE, "me:${SECRET}"),
-)
-def test_an_address_by_name(
-    attack: Attack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("SECRET", f"{PASSWORD} and more")
-    with serving(says("so <ANSWER> 1 </ANSWER>")) as server:
-        assert evaluated_at(server.url.replace("//", f"//{attack.given}@")) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "%20" in line and hides(line, PASSWORD) and not Path("run").exists()
-
-
 PROXY = "A proxy that cannot be used is one line that names its variable, and not its login."
 
 
@@ -89,37 +75,6 @@ def test_a_proxy_that_is_none(
         assert evaluated_at(server.url) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert name in line and hides(line, PASSWORD)
-
-
-@each(
-    Attack("a proxy that cannot be, and no proxy for any host", PROXY, "the answer", "*"),
-    Attack("a proxy that cannot be, and no proxy for many hosts and any", PROXY, "the answer", "a.example, * ,b"),
-)
-def test_no_proxy(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
-    monkeypatch.setenv("NO_PROXY", attack.given)
-    with serving(says("so <ANSWER> 1 </ANSWER>")) as server:
-        assert evaluated_at(server.url) == 0
-
-
-@each(
-    Attack(
-        "a proxy that is named without http:// echoes its login",
-        "The password of a proxy, which the environment names, stands in no message",
-        "one line with … in its place",
-        f"me:{PASSWORD}",
-    )
-)
-def test_a_proxy_without_its_scheme(
-    attack: Attack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    encoded = base64.b64encode(attack.given.encode()).decode()
-    with serving() as server:
-        server.listing = server.probing = answers(403, f"not for {attack.given}, {PASSWORD} or {encoded}")
-        monkeypatch.setenv("HTTP_PROXY", f"{attack.given}@{server.url.split('/')[2]}")
-        assert evaluated_at("http://model.invalid/v1") == 2
-    said = "".join(capsys.readouterr())
-    assert "model.invalid" in said and hides(said, PASSWORD) and encoded[:16] not in said
 
 
 WORDS = "A run whose settings hold a secret as a word, which could not be resumed, does not begin."

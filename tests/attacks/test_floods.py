@@ -7,22 +7,19 @@ import os
 import re
 import subprocess
 import sys
-import tracemalloc
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from attacks.catalogue import Attack, each
-from attacks.hostile import ATTACKED, FINE, evaluated, planned, refused
+from attacks.hostile import ATTACKED, FINE, evaluated, planned
 from attacks.serving import serving
-from loopback import Exchange, Play, babbles, says, sends
+from loopback import Exchange, Play, babbles, says
 from small import TASK_OF_THREE
 
 import orgthink
 from orgthink.cli import main
-from orgthink.engines.endpoint import response
-from orgthink.engines.engine import EngineError
 from orgthink.record import episode_json
 from orgthink.record import folder as store
 from orgthink.record.episode import StopReason
@@ -31,84 +28,9 @@ from orgthink.runtime.budget import Limits
 from orgthink.util import jsonl
 from orgthink.util.http import RetryPolicy
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(orgthink.__file__).parent.parent
-
-PARTS = "Of what is wrong in an answer the first part is enough: an event takes memory of its own size to refuse."
-
-MANY = "An event has no more choices and calls than a model makes."
-
-
-def many(part: str, before: str, after: str) -> str:
-    """An event of almost a megabyte, all of whose parts are wrong."""
-    return before + ",".join([part] * (1_000_000 // (len(part) + 1))) + after
-
-
-@each(
-    Attack("an event of 500,000 choices that are numbers", PARTS, "no event", many("1", '{"choices":[', "]}")),
-    Attack("an event of 80,000 choices", MANY, "no event", many('{"text":""}', '{"choices":[', "]}")),
-    Attack(
-        "an event of 80,000 choices, and half of a surrogate pair",
-        MANY,
-        "no event",
-        many('{"text":""}', '{"choices":[{"text":"\\ud83d"},', "]}"),
-    ),
-    Attack(
-        "an event of 300,000 empty parts of calls",
-        MANY,
-        "no event",
-        many("{}", '{"choices":[{"delta":{"tool_calls":[', "]}}]}"),
-    ),
-    Attack(
-        "an event of 300,000 token ids that are texts",
-        PARTS,
-        "no event",
-        many('""', '{"choices":[{"text":"","token_ids":[', "]}]}"),
-    ),
-    Attack(
-        "an event of 300,000 calls that are lists",
-        PARTS,
-        "no event",
-        many("[]", '{"choices":[{"delta":{"tool_calls":[', "]}}]}"),
-    ),
-)
-async def test_an_event_of_wrong_parts(attack: Attack, tmp_path: Path) -> None:
-    tracemalloc.start()
-    try:
-        with pytest.raises(EngineError, match="not an event"):
-            response.event(attack.given)
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert most < 40 << 20  # a list of all errors took hundreds of megabytes, and seconds
-    assert "not an event" in await refused(tmp_path / "run", sends(attack.given))
-
-
-WISH = "Log-probabilities that are none are left out as fast: an event takes memory of its own size."
-
-
-@each(
-    Attack(
-        "an event of 300,000 tokens without text",
-        WISH,
-        "the event without them",
-        many("{}", '{"choices":[{"text":"","logprobs":{"content":[', "]}}]}"),
-    ),
-    Attack(
-        "an event of 300,000 tokens that are numbers",
-        WISH,
-        "the event without them",
-        many("1", '{"choices":[{"text":"","logprobs":{"tokens":[', '],"token_logprobs":[]}}]}'),
-    ),
-)
-def test_log_probabilities_of_wrong_parts(attack: Attack) -> None:
-    tracemalloc.start()
-    try:
-        found = response.event(attack.given)
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert found.logprobs is None and most < 40 << 20
-
 
 OPENED = "A server is opened by answers of 4 MiB at most."
 

@@ -15,7 +15,6 @@ import pytest
 from attacks.catalogue import Attack, each
 from attacks.deadline import within
 from models import tiny_model
-from orgthink_arena.organizations.puppet_policy import load
 from small import TASK
 from terse import TERSE
 
@@ -25,6 +24,8 @@ from orgthink.models.tokenizer import Tokenizer
 from orgthink.models.trainable import open_trainable
 from orgthink.record.episode import Message
 from orgthink.util.errors import UserError
+
+pytestmark = pytest.mark.thorough
 
 MODEL = "A model folder that cannot be opened gets one line that names it, before anything is written."
 ENDS = "A command never waits for a file of a model that has no end, and never takes all memory for it."
@@ -105,21 +106,12 @@ WEIGHTS, TEMPLATE, LINE = "model.safetensors", "chat_template.jinja", "one line,
     Attack("a model's tokenizer.json is a pipe", ENDS, LINE, piped("tokenizer.json")),
     Attack("a model's config.json is a pipe", ENDS, LINE, piped("config.json")),
     Attack("a model's config.json is of a terabyte", ENDS, LINE, endless("config.json")),
-    Attack("a model's tokenizer_config.json is of a terabyte", ENDS, LINE, endless("tokenizer_config.json")),
-    Attack("a model's chat_template.jinja is of a terabyte", ENDS, LINE, endless(TEMPLATE)),
-    Attack("a model's generation_config.json is of a terabyte", ENDS, LINE, endless("generation_config.json")),
-    Attack("a model of a billion layers", ENDS, LINE, configured(num_hidden_layers=10**9)),
     Attack("a model of ten million layers without weights", ENDS, LINE, configured(num_hidden_layers=10**7)),
-    Attack("a model of 10¹⁵ tokens", ENDS, LINE, configured(vocab_size=10**15)),
     Attack("a model of ten million tokens without weights", ENDS, LINE, configured(vocab_size=10**7)),
     Attack("a model with a context of 10¹³ tokens", ENDS, LINE, configured(max_position_embeddings=10**13)),
     Attack("a model with a context of −5 tokens", MODEL, LINE, configured(max_position_embeddings=-5)),
-    Attack("a model of −1 layers", MODEL, LINE, configured(num_hidden_layers=-1)),
     Attack("a model whose hidden size is a text", MODEL, LINE, configured(hidden_size="x")),
-    Attack("a model whose hidden size is `true`", MODEL, LINE, configured(hidden_size=True)),
-    Attack("a model without heads for keys", MODEL, LINE, configured(num_key_value_heads=0)),
     Attack("a model whose rms_norm_eps is `null`", MODEL, LINE, configured(rms_norm_eps=None)),
-    Attack("a model whose rope_theta is 0", MODEL, LINE, configured(rope_parameters={"rope_theta": 0})),
     Attack("a model of an architecture that is a text", MODEL, LINE, configured(architectures="Qwen3ForCausalLM")),
     Attack(
         "a model that asks for code of its own", MODEL, LINE, configured(architectures=["E"], auto_map={"E": "e.E"})
@@ -131,8 +123,6 @@ WEIGHTS, TEMPLATE, LINE = "model.safetensors", "chat_template.jinja", "one line,
     Attack("a model's tokenizer.json is nested a million deep", MODEL, LINE, holds("tokenizer.json", DEEP)),
     Attack("a model's tokenizer panics when it is read", MODEL, LINE, tokenized(normalizer=PANICS)),
     Attack("a model's config.json is nested a million deep", MODEL, LINE, holds("config.json", DEEP)),
-    Attack("a model's config.json is a list", MODEL, LINE, holds("config.json", b"[1]")),
-    Attack("a model's tokenizer_config.json is zeros", MODEL, LINE, holds("tokenizer_config.json", bytes(99))),
     Attack("a model's chat template is not UTF-8", MODEL, LINE, holds(TEMPLATE, b"\xff")),
     Attack("a model's chat template does not parse", MODEL, LINE, holds(TEMPLATE, b"{% for %}")),
 )
@@ -209,17 +199,12 @@ GOOD = b'{"problem": "1 + 1", "answer": "2"}\n'
 
 @each(
     Attack("a file of problems that is gone", ROWS, LINE, None),
-    Attack("an empty file of problems", ROWS, LINE, b""),
     Attack("a file of problems of zero bytes", ROWS, LINE, bytes(1000)),
     Attack("a row of problems is cut", ROWS, LINE, GOOD + GOOD[:20]),
     Attack("a row of problems is not UTF-8", ROWS, LINE, GOOD + b'{"problem": "\xff", "answer": "2"}\n'),
     Attack("a row of problems is a list", ROWS, LINE, GOOD + b"[1]\n"),
-    Attack("a row of problems is a number", ROWS, LINE, GOOD + b"7\n"),
     Attack("a row of problems without an answer", ROWS, LINE, GOOD + b'{"problem": "1"}\n'),
-    Attack("a problem that is a list", ROWS, LINE, GOOD + b'{"problem": ["1"], "answer": "2"}\n'),
-    Attack("an answer that is an object", ROWS, LINE, GOOD + b'{"problem": "1", "answer": {"a": 1}}\n'),
     Attack("a row of problems nested a million deep", ROWS, LINE, GOOD + DEEP + b"\n"),
-    Attack("rows of problems in UTF-16", ROWS, LINE, GOOD.decode().encode("utf-16")),
 )
 def test_problems_that_are_none(attack: Attack, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if attack.given is not None:
@@ -228,25 +213,6 @@ def test_problems_that_are_none(attack: Attack, model: Path, capsys: pytest.Capt
     (line,) = capsys.readouterr().err.splitlines()
     assert "rows.jsonl" in line
     assert not Path("run").exists()
-
-
-@each(
-    Attack("a file of problems is a pipe", ENDS, LINE, os.mkfifo),
-    Attack("a file of problems is a folder", ROWS, LINE, os.mkdir),
-    Attack("a file of problems is a link to /dev/zero", ENDS, LINE, lambda name: os.symlink("/dev/zero", name)),
-)
-def test_problems_that_are_no_file(attack: Attack, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    attack.given("rows.jsonl")
-    assert main([*EVAL, "--model", "model", "--task", "math:rows.jsonl"]) == 2
-    assert "no file of problems at rows.jsonl" in capsys.readouterr().err
-    assert not Path("run").exists()
-
-
-@each(Attack("a puppeteer's policy is a pipe", ENDS, LINE, os.mkfifo))
-def test_a_policy_that_is_no_file(attack: Attack, tmp_path: Path) -> None:
-    attack.given(tmp_path / "policy.safetensors")
-    with pytest.raises(UserError, match="is a pipe or a device"):
-        within(30.0, lambda: load(tmp_path / "policy.safetensors"))
 
 
 ALONG = "A trained model gets what lies in the folder it began with, under the names that belong to a model."
@@ -275,9 +241,7 @@ def bound(name: str) -> Callable[[Path], object]:
 @each(
     Attack("a model holds a folder that is called `x.json`", ALONG, LEFT, lambda model: (model / "x.json").mkdir()),
     Attack("a model holds a pipe that is called `x.json`", ALONG, LEFT, piped("x.json")),
-    Attack("a model holds a socket that is called `x.json`", ALONG, LEFT, bound("x.json")),
     Attack("a model holds a link to nowhere that is called `x.json`", ALONG, LEFT, linked("x.json", "nowhere")),
-    Attack("a model holds a link to itself that is called `x.json`", ALONG, LEFT, linked("x.json", "x.json")),
     Attack("a model's `notes.txt` is a link to a private file", ALONG, LEFT, linked("notes.txt", "../private")),
 )
 def test_what_does_not_belong_to_a_model(attack: Attack, model: Path) -> None:
@@ -293,7 +257,6 @@ def test_what_does_not_belong_to_a_model(attack: Attack, model: Path) -> None:
 @each(
     Attack("a model's `vocab.txt` is a link to a private file", ALONG, FIRST, linked("vocab.txt", "../private")),
     Attack("a model's `vocab.txt` is a link to nowhere", ALONG, FIRST, linked("vocab.txt", "nowhere")),
-    Attack("a model's `vocab.txt` is a link to itself", ALONG, FIRST, linked("vocab.txt", "vocab.txt")),
     Attack("a model's `vocab.txt` is a pipe", ALONG, FIRST, piped("vocab.txt")),
     Attack("a model's `vocab.txt` is a folder", ALONG, FIRST, lambda model: (model / "vocab.txt").mkdir()),
     Attack(

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import io
 import json
-import logging
 import os
 import re
 import shlex
@@ -42,7 +41,7 @@ from orgthink.training.coldstart.pairs import pairs_of, read_pairs
 from orgthink.training.coldstart.pairs import write as write_pairs
 from orgthink.util import redaction, secrets
 from orgthink.util.errors import Failure, ToolError, UserError
-from orgthink.util.http import LARGEST_PAGE, HttpClient, HttpResponse, RetryPolicy, complaint, server_url
+from orgthink.util.http import HttpClient, HttpResponse, RetryPolicy, server_url
 
 KEY = "sk-ver/y+secret-0123456789"
 PASSWORD = "zebra-quill-battery"
@@ -390,54 +389,6 @@ def test_a_key_of_digits(attack: Attack) -> None:
 def test_a_placeholder_as_key(attack: Attack) -> None:
     HttpClient(server_url("http://host"), failure=ToolError, key=attack.given)
     assert str(Failure("EMPTY answer")) == "EMPTY answer"
-
-
-LOGGED = "No log line holds a secret, at the level INFO either"
-
-
-@each(
-    Attack("logging is on and a URL has a password", LOGGED, "… in the log", f"http://me:{PASSWORD}@127.0.0.1:PORT/v1"),
-    Attack("logging is on and a URL has a key", LOGGED, "… in the log", f"http://127.0.0.1:PORT/v1?api-key={PASSWORD}"),
-    Attack(
-        "logging is on and a URL has a password that is half encoded",
-        LOGGED,
-        "… in the log",
-        f"http://me:{PASSWORD}{{1}}!@127.0.0.1:PORT/v1",
-    ),
-)
-async def test_logging_is_on(attack: Attack, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    async with loopback() as server:
-        port = server.url.split(":")[2].split("/")[0]
-        engine = await EndpointEngine.open(attack.given.replace("PORT", port), MODEL, retry_policy=ONCE)
-        await engine.aclose()
-    assert "HTTP Request" in caplog.text and hides(caplog.text, PASSWORD)
-
-
-@each(Attack("a library logs the key with a format that it does not fit", LOGGED, "the place that logs", "key %d"))
-def test_a_message_that_does_not_fit(
-    attack: Attack, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:
-    redaction.conceal(KEY)
-    logging.getLogger("library").warning(attack.given, KEY)
-    assert "does not fit its arguments" in caplog.text and hides(caplog.text + "".join(capfd.readouterr()))
-
-
-async def repeats_the_key_in_a_header(exchange: Exchange) -> None:
-    await exchange.reply(400, "no", X_Echo=exchange.headers["authorization"])
-
-
-@each(Attack("all is logged, and a server repeats the key in a header", LOGGED, "… in the log",
-             repeats_the_key_in_a_header))  # fmt: skip
-async def test_all_is_logged(attack: Attack, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    async with loopback(attack.given) as server:
-        engine = await EndpointEngine.open(server.url, MODEL, api_key=KEY, retry_policy=ONCE)
-        messages = (Message("user", "Hi"),)
-        with pytest.raises(EngineError):
-            await anext(engine.stream(Context(messages, [engine.prompt(messages)]), Sampling(9)))
-        await engine.aclose()
-    assert "receive_response_headers" in caplog.text and "Bearer …" in caplog.text and hides(caplog.text)
 
 
 STORED = "config.json holds the names of secrets, not their values"
@@ -1088,16 +1039,6 @@ def test_a_long_crash(attack: Attack, tmp_path: Path) -> None:
         except RuntimeError as error:
             line = journal.crash("e", error)
     assert hides(line) and hides((folder.path / "crashes.log").read_text())
-
-
-@each(
-    Attack(
-        "a proxy's page is cut within the key", CUT, LINE, "<i>".ljust(LARGEST_PAGE - 10).replace("   ", "<i>") + KEY
-    )
-)
-def test_a_long_page(attack: Attack) -> None:
-    redaction.conceal(KEY)
-    assert hides(complaint(attack.given))
 
 
 PAIRS = "Pairs for training hold no key, in both of their formats"

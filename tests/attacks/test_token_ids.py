@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from attacks.catalogue import Attack, each
-from attacks.deadline import within
 from attacks.hostile import evaluated
 from loopback import Play, sends
 from tokenizers import Tokenizer as Library
@@ -88,14 +87,3 @@ def test_more_ids_than_were_asked_for(attack: Attack, tokenizer: Tokenizer, monk
     chunk = reader.chunk(response.event(answer(*attack.given)))
     assert (len(chunk.token_ids or ()), len(chunk.pieces), chunk.finish) == (16, 16, FinishReason.LENGTH)
     assert len(decoded) == 17
-
-
-@each(
-    Attack("60,000 ids that are none", BOUND, "60,000 tokens", NOTHING),
-    Attack("60,000 bytes that begin nothing", BOUND, "60,000 tokens", byte(0xFF)),
-    Attack("60,000 bytes that begin a character", BOUND, "60,000 tokens", byte(0xC3)),
-)
-def test_many_ids_without_a_text(attack: Attack, tokenizer: Tokenizer) -> None:
-    reader = response.Reader(Sampling(60_000), tokenizer)
-    chunk = within(30, lambda: reader.chunk(response.event(answer(*[attack.given] * 60_000))))
-    assert len(chunk.pieces) == 60_000

@@ -142,7 +142,7 @@ async def test_a_server_in_trouble_is_asked_again(trouble: Play) -> None:
         (says("x" * 9999, 422), "answered 422: x{300}$", 1),
         (says("later", 429, Retry_After="9999"), "answered 429", 1),
         (cut, "broke off its answer", 3),
-        (hang, r"said nothing for 1 s", 3),
+        (hang, r"sent nothing for 1 s", 3),
         (says("<html>"), "sent what is not a result: '<html>'", 1),
         (says({"result": "no"}), "sent what is not a result", 1),
         (says({"result": [["no"]]}), "sent what is not a result", 1),
