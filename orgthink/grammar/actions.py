@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
+
+THINK = "<think>"
+"""Begins the thinking. Many prompts end with it, so that a text may contain only the closing tag."""
+THOUGHT = "</think>"
+"""Ends the thinking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +83,10 @@ class Event(NamedTuple):
     """Characters fed up to and including the action."""
 
 
-class Scanner(Protocol):
+class Scanner:
     """Reads a stream of text. The events do not depend on how the text is cut into pieces.
 
-    A class that inherits from this writes `feed` and `close` only.
+    This one has no protocol: everything is text.
     """
 
     stops: tuple[str, ...] = ()
@@ -89,23 +94,22 @@ class Scanner(Protocol):
     signals: tuple[str, ...] = ()
     """Texts on which the runtime acts while the model goes on, such as the end of a Fork. A hint for engines that
     answer in parts; the runtime itself finds more."""
-
     quoted: bool = False
     """Whether the last tag was text, so that an engine that stopped there has not come to an end."""
 
     def feed(self, text: str) -> list[Event]:
         """Events completed by this piece of text."""
-        ...
+        return []
 
     def close(self) -> list[Event]:
         """Events left when the stream has ended."""
-        ...
+        return []
 
-    def mark(self) -> Any:
-        """What it has read so far, for `rewind`."""
-        return deepcopy(vars(self))
+    def mark(self) -> dict[str, Any]:
+        """Its state, for `rewind`."""
+        return {name: copy(value) for name, value in vars(self).items()}
 
-    def rewind(self, mark: Any) -> None:
+    def rewind(self, mark: dict[str, Any]) -> None:
         """Forget what was read since the mark."""
         vars(self).clear()
-        vars(self).update(deepcopy(mark))
+        vars(self).update({name: copy(value) for name, value in mark.items()})

@@ -9,13 +9,25 @@ The organizer samples everything but ` returned text </JOIN-1>`, which is inject
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from orgthink.grammar.actions import Action, Answer, Cancel, Command, Event, Fork, Join, Malformed, Return, Think
+from orgthink.grammar.actions import (
+    THINK,
+    THOUGHT,
+    Action,
+    Answer,
+    Cancel,
+    Command,
+    Event,
+    Fork,
+    Join,
+    Malformed,
+    Return,
+    Scanner,
+    Think,
+)
 from orgthink.record.episode import FormatError
 from orgthink.util.errors import UserError
 
@@ -134,15 +146,12 @@ Tag = re.Match[str]
 """A tag in a text; `lastgroup` is its name."""
 
 
-class AsyncThinkScanner:
+class AsyncThinkScanner(Scanner):
     """Incremental reader of one role's stream. Think text is reported as a whole, before the next action.
 
     A tag starts with `<`. Within an element any tag except its own closing tag ends it: the element is `Malformed` and
     the tag is read by itself, so a Join within a sub-query is still seen.
     """
-
-    quoted = False
-    """No tag is text here."""
 
     def __init__(self, *names: str, dialect: Dialect = DIALECT) -> None:
         """`names` are the elements of this role: fork, join, answer, return."""
@@ -187,13 +196,6 @@ class AsyncThinkScanner:
         self._tail = ""
         self._flush(events)
         return events
-
-    def mark(self) -> Any:
-        return tuple(self._text), self._tail, self._end, self._open
-
-    def rewind(self, mark: Any) -> None:
-        text, self._tail, self._end, self._open = mark
-        self._text = list(text)
 
     def _take(self, text: str) -> None:
         if text:
@@ -245,6 +247,27 @@ def worker_scanner(dialect: Dialect = DIALECT, *, forks: bool = False) -> AsyncT
     return AsyncThinkScanner(*(("fork", "join") if forks else ()), "return", dialect=dialect)
 
 
+class ThinkerScanner(AsyncThinkScanner):
+    """Reads the answer of an agent that may think in tags. Tags within `<think>` are text."""
+
+    def __init__(self, dialect: Dialect = DIALECT) -> None:
+        super().__init__("answer", dialect=dialect)
+        self._thinking = False
+
+    def _take(self, text: str) -> None:
+        super()._take(text)
+        begun, ended = text.rfind(THINK), text.rfind(THOUGHT)
+        if begun != ended:
+            self._thinking = begun > ended
+
+    def _tag(self, tag: Tag, events: list[Event]) -> None:
+        self.quoted = self._thinking and self._open is None
+        if self.quoted:
+            self._take(tag[0])
+        else:
+            super()._tag(tag, events)
+
+
 @dataclass(frozen=True, slots=True)
 class Injected:
     """The text that a Join injected, its closing tag included."""
@@ -256,70 +279,31 @@ def read(text: str, dialect: Dialect = DIALECT) -> list[Action | Injected]:
     """Parse an organizer's whole context, injected text included. The rendered parts together are the text again.
 
     The text up to the next closing tag with the key of a Join was injected by it. If the key is joined again before
-    that tag, or if there is none, the Join injected nothing. Of a record the spans tell what was injected: read those.
+    that tag, or if there is none, the Join injected nothing. In a record the spans say what was injected.
     """
-    return list(reading(text, lambda key: None, dialect))
-
-
-def reading(
-    text: str, returned: Callable[[str], str | None], dialect: Dialect = DIALECT
-) -> Iterator[Action | Injected]:
-    """The same, part by part, where it is known what workers returned: that text was injected, whatever it contains.
-
-    `returned(key)` is asked when the caller has got everything before the result of a Join; `None` if it is not known.
-    """
-    results = _Results(text, dialect)
+    parts: list[Action | Injected] = []
+    ends = _injection_ends(text, dialect)
     scanner, begin = organizer_scanner(dialect), 0
     for join in dialect.compile(["join"]).finditer(text):
-        if join.start() < begin:
-            continue
-        yield from (event.action for event in scanner.feed(text[begin : join.end()]))
-        begin = join.end()
-        end = results.end(join, returned(dialect.key(join)))
-        if end is not None:
-            yield from (event.action for event in scanner.close())
-            yield Injected(text[begin:end])
-            scanner, begin = organizer_scanner(dialect), end
-    yield from (event.action for event in scanner.feed(text[begin:]) + scanner.close())
+        if join.end() in ends and join.start() >= begin:
+            parts += [event.action for event in (*scanner.feed(text[begin : join.end()]), *scanner.close())]
+            begin = ends[join.end()]
+            parts.append(Injected(text[join.end() : begin]))
+            scanner = organizer_scanner(dialect)
+    return [*parts, *(event.action for event in (*scanner.feed(text[begin:]), *scanner.close()))]
 
 
-class _Results:
-    """Where the texts end that the Joins of a context injected. The Joins are asked for in order."""
-
-    def __init__(self, text: str, dialect: Dialect) -> None:
-        self._text, self._dialect = text, dialect
-        self._ends: dict[str, list[re.Match[str]]] = defaultdict(list)
-        self._joins: dict[str, list[re.Match[str]]] = defaultdict(list)
-        for tag in reversed(list(dialect.compile(["join", "join_end"]).finditer(text))):
-            (self._joins if tag.lastgroup == "join" else self._ends)[dialect.key(tag)].append(tag)
-
-    def end(self, join: re.Match[str], returned: str | None) -> int | None:
-        """The end of the closing tag; `None` if the Join injected nothing."""
-        if returned is not None and (known := self._after(join, returned)) is not None:
-            return known
-        key = self._dialect.key(join)
-        ends, joins = self._ends[key], self._joins[key]
-        for tags in (ends, joins):
-            while tags and tags[-1].start() <= join.start():
-                tags.pop()
-        return ends[-1].end() if ends and not (joins and joins[-1].start() < ends[-1].start()) else None
-
-    def _after(self, join: re.Match[str], returned: str) -> int | None:
-        """The end of the closing tag, if this result stands after a Join."""
-        at = join.end()
-        if self._dialect.joined[0] and (before := self._dialect.compile(["joined"]).match(self._text, at)):
-            at = before.end()
-        at = self._skip(at)
-        if not self._text.startswith(returned.strip(), at):
-            return None
-        end = self._dialect.compile(["join_end"]).match(self._text, self._skip(at + len(returned.strip())))
-        return end.end() if end is not None and self._dialect.key(end) == self._dialect.key(join) else None
-
-    def _skip(self, at: int) -> int:
-        """The place after the white space there."""
-        while at < len(self._text) and self._text[at].isspace():
-            at += 1
-        return at
+def _injection_ends(text: str, dialect: Dialect) -> dict[int, int]:
+    """Ends of the injected texts by the ends of the Joins' tags."""
+    ends: dict[int, int] = {}
+    following: dict[str, Tag] = {}
+    for tag in reversed(list(dialect.compile(["join", "join_end"]).finditer(text))):
+        key = dialect.key(tag)
+        after = following.get(key)
+        if tag.lastgroup == "join" and after is not None and after.lastgroup == "join_end":
+            ends[tag.end()] = after.end()
+        following[key] = tag
+    return ends
 
 
 class Keys:

@@ -1,23 +1,18 @@
-"""A solution without its thinking, and its answer.
+"""Parts of a model's text: what follows the thinking, its answer, and code fences.
 
-In MarsRL a verifier gets the solution without the thinking, which is ours: the paper does not say it. An answer within
-the thinking does not count.
+An answer within the thinking does not count.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from orgthink.grammar.actions import Answer
+from orgthink.grammar.actions import THINK, THOUGHT, Answer
 from orgthink.grammar.asyncthink import read
 
-THINK = "<think>"
-"""Begins the thinking. Many prompts end with it, so that a text may contain only the closing tag."""
-
-THOUGHT = "</think>"
-"""Ends the thinking."""
-
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)", re.DOTALL)
 _BRACE = re.compile(r"\\(?:f?boxed|fbox)\s*\{|\\[\\{}]|[{}]")
 """A brace, or one that a backslash makes text."""
 
@@ -64,3 +59,17 @@ def read_proposal(text: str, ended: bool) -> Proposal:
     solution = after_thinking(text, ended)
     answers = [part.text.strip() for part in read(solution) if isinstance(part, Answer)] or boxed(solution)
     return Proposal(solution, answers[-1] if answers else None)
+
+
+def in_fences(lines: Iterable[str]) -> Iterator[bool]:
+    """Which lines belong to code fences, which reach to the end if they never close."""
+    fence = ""
+    for line in lines:
+        mark = _FENCE.match(line)
+        if not fence and mark and not (mark[1][0] == "`" and "`" in mark[2]):
+            fence = mark[1]
+            yield True
+            continue
+        yield bool(fence)
+        if fence and mark and mark[1].startswith(fence) and not mark[2].strip():
+            fence = ""

@@ -10,8 +10,8 @@ in another call or in the reasoning is never run. A tag within a string is writt
 does so. Each call is parsed alone: an invalid one becomes a `BadCall` and does not affect the others. One error is
 repaired: if a complete JSON value is followed by the next opening tag, the missing closing tag is assumed.
 
-Thinking is not part of the reply: text up to the last `</think>` outside the JSON of a call is ignored, whether the
-text or its prompt began the thinking, and so is the text after a `<think>` that never ends.
+Thinking is not part of the reply: text up to the last `</think>` is ignored, and so is the text after a `<think>` that
+never ends.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, NamedTuple
 
-from orgthink.grammar.solution import THINK, THOUGHT
-from orgthink.grammar.strict_json import dump, escaped, excerpt, kind, parse
+from orgthink.grammar.actions import THINK, THOUGHT
+from orgthink.grammar.strict_json import dump, escaped, kind, parse
 from orgthink.util.errors import UserError
 from orgthink.util.redaction import redact
 
@@ -201,15 +201,8 @@ def read_responses(text: str, tags: CallTags = TAGS) -> tuple[Response, ...]:
 
 
 def _reply(text: str, tags: CallTags) -> str:
-    """The text after the last `</think>` that no call holds in a string; the whole text if it is one of the tags."""
-    opening, closing = tags.call
-    end = len(text)
-    while THOUGHT not in tags.all and (thought := text.rfind(THOUGHT, 0, end)) >= 0:
-        begun, ended = text.rfind(opening, 0, thought), text.find(closing, thought, end)
-        if min(begun, ended) < 0 or not _is_json(text[begun + len(opening) : ended]):
-            return text[thought + len(THOUGHT) :]
-        end = begun
-    return text
+    """The text after the last `</think>`; the whole text if that is one of the tags."""
+    return text if THOUGHT in tags.all else text.rpartition(THOUGHT)[2]
 
 
 def _elements(text: str, tags: CallTags) -> tuple[list[_Element], str]:
@@ -272,14 +265,11 @@ def _call(value: Any) -> ToolCall:
     form = 'a call is one object {"name": …, "arguments": {…}}'
     if not isinstance(value, dict):
         raise ValueError(f"{form}, not {kind(value)}")
-    missing = [key for key in ("name", "arguments") if key not in value]
-    unknown = [key for key in value if key not in ("name", "arguments")]
-    if missing or unknown:
-        wrong = [f'"{key}" is missing' for key in missing] + [f"{excerpt(key)} does not belong" for key in unknown[:3]]
-        raise ValueError(f"{form}; {', '.join(wrong)}")
+    if set(value) != {"name", "arguments"}:
+        raise ValueError(f"{form}, without other keys: it has {dump(list(value))[:80]}")
     name, arguments = value["name"], value["arguments"]
     if not isinstance(name, str) or not name:
-        raise ValueError(f'"name" is the name of a tool, not {kind(name)}')
+        raise ValueError('"name" is the name of a tool')
     if not isinstance(arguments, dict):
         raise ValueError(f'"arguments" is an object {{"parameter": value}}, not {kind(arguments)}')
     return ToolCall(name, arguments)

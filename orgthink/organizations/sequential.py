@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orgthink.grammar.actions import Answer
-from orgthink.grammar.asyncthink import DIALECT, Dialect
-from orgthink.grammar.thinker import ThinkerScanner
+from orgthink.grammar.asyncthink import DIALECT, Dialect, ThinkerScanner
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.reply import boxed_answer, charge_call, new_caller
 from orgthink.record.episode import Problem

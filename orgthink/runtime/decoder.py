@@ -34,7 +34,6 @@ from orgthink.record.episode import (
 from orgthink.runtime.budget import Account, BudgetExhausted
 from orgthink.runtime.draft import Draft
 from orgthink.runtime.growing_context import Backing, GrowingContext
-from orgthink.runtime.plain import Plain
 from orgthink.util.errors import ErrorKind, Failure
 
 _LEAST_SHARE = 1 / 64
@@ -139,7 +138,7 @@ class Decoder(GrowingContext):
     async def complete(self) -> str:
         """Decode to the end of the text and return what was decoded. Raises EngineError."""
         first = len(self._context.spans)
-        async for _ in self.act(Plain()):
+        async for _ in self.act(Scanner()):
             pass
         return "".join(span.text for span in self._context.spans[first:] if span.origin.own)
 

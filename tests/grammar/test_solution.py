@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from orgthink.grammar.solution import THINK, THOUGHT, Proposal, after_thinking, read_proposal
+from orgthink.grammar.actions import THINK, THOUGHT
+from orgthink.grammar.solution import Proposal, after_thinking, read_proposal
 
 SAID = st.text(max_size=40).filter(lambda text: "think>" not in text)
 TAGGED = st.lists(

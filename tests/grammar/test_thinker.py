@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orgthink.grammar.actions import Action, Answer
-from orgthink.grammar.thinker import ThinkerScanner
+from orgthink.grammar.asyncthink import ThinkerScanner
 
 PIECES = ("<think>", "</think>", "<ANSWER>", "</ANSWER>", "word ", "<", "a < b > c ")
 

@@ -64,45 +64,24 @@ def test_a_reply():
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("", ["line 1 column 1", "Expecting value"]),
-        ("python(1)", ["line 1 column 1", "python(1)"]),
-        ("```json\n" + GOOD + "\n```", ["line 1 column 1", "```json"]),
-        (GOOD[:-1], ["at the end", "Expecting ',' delimiter"]),
-        (GOOD + "}", ["line 1 column 54", "nothing after it"]),
-        (f"{GOOD}\n{GOOD}", ["line 2 column 1", "one object"]),
-        (GOOD.replace('"', "'"), ["line 1 column 2", "double quotes"]),
-        (GOOD.replace("}}", "},}"), ["line 1", "no comma after the last"]),
-        (GOOD.replace('": {', '" {'), ["':' delimiter", '"arguments"']),
-        ('{"name": "python", "arguments": {"code": "print("hi")"}}', ["column 50", "before `hi", r"quote as \""]),
-        ('{"name": "python", "arguments": {"code": "a\nb"}}', ["column 44", "before `⏎b", r"new line as \n"]),
-        ('{"name": "python",\n "arguments": {"code": "a\tb"}}', ["line 2 column 26", r"tab as \t"]),
-        (r'{"name": "python", "arguments": {"code": "\frac \sqrt"}}', ["column 49", r"backslash as \\"]),
-        ('{"name": "python", "arguments": {"code": "print(1)}}', ["column 42", "end the string"]),
-        (f"[{GOOD}]", ["one object", "not an array"]),
-        ('"python"', ["not a string"]),
-        ("1", ["not a number"]),
-        ("null", ["not null"]),
-        ("{}", ['"name" is missing', '"arguments" is missing']),
-        ('{"name": "python"}', ['"arguments" is missing']),
-        ('{"arguments": {}}', ['"name" is missing']),
-        ('{"name": "python", "parameters": {}}', ['"arguments" is missing', '"parameters" does not belong']),
-        ('{"name": "python", "arguments": {}, "id": 7}', ['"id" does not belong']),
-        ('{"name": "", "arguments": {}}', ["an empty string"]),
-        ('{"name": true, "arguments": {}}', ['"name"', "a boolean"]),
-        ('{"name": "python", "arguments": "print(1)"}', ['"arguments" is an object', "a string"]),
-        ('{"name": "python", "arguments": [1]}', ['"arguments" is an object', "an array"]),
-        ('{"name": "python", "arguments": null}', ['"arguments" is an object', "null"]),
-        ('{"name": "python", "name": "search", "arguments": {}}', ['"name" stands twice']),
-        ('{"name": "python", "arguments": {"a": {"code": 1, "code": 1}}}', ['"code" stands twice']),
-        ('{"name": "python", "arguments": {"x": NaN}}', ['"NaN"', "finite"]),
-        ('{"name": "python", "arguments": {"x": [-Infinity]}}', ['"-Infinity"', "finite"]),
-        ('{"name": "python", "arguments": {"x": 1e999}}', ['"1e999"', "finite"]),
-        (f'{{"name": "python", "arguments": {{"x": {"9" * 5000}}}}}', ["too many digits", "999…"]),
-        (r'{"name": "python", "arguments": {"x": "\ud83d"}}', ["surrogate"]),
-        (r'{"name": "python", "arguments": {"\ude00": 1}}', ["surrogate"]),
-        (f'{{"name": "python", "arguments": {{"x": {"[" * DEPTH + "]" * DEPTH}}}}}', ["too deep"]),
-        ("[" * 50_000, ["too deep"]),
-        ('{"a":' * 50_000, ["too deep"]),
+        ("", "line 1 column 1: Expecting value"),
+        ("```json\n" + GOOD + "\n```", "line 1 column 1"),
+        (GOOD[:-1], "Expecting ',' delimiter"),
+        (f"{GOOD}\n{GOOD}", "line 2 column 1: Extra data; write one object"),
+        ('{"name": "python", "arguments": {"code": "print("hi")"}}', r"column 50: Expecting ',' delimiter"),
+        ('{"name": "python", "arguments": {"code": "a\nb"}}', r"a new line as \n"),
+        (r'{"name": "python", "arguments": {"code": "\frac \sqrt"}}', r"a backslash as \\"),
+        (f"[{GOOD}]", "not an array"),
+        ("{}", "without other keys"),
+        ('{"name": "python", "arguments": {}, "id": 7}', '"id"'),
+        ('{"name": true, "arguments": {}}', '"name" is the name'),
+        ('{"name": "python", "arguments": "print(1)"}', '"arguments" is an object'),
+        ('{"name": "python", "arguments": {"x": NaN}}', "finite"),
+        ('{"name": "python", "arguments": {"x": 1e999}}', "finite"),
+        (f'{{"name": "python", "arguments": {{"x": {"9" * 5000}}}}}', "too many digits"),
+        (r'{"name": "python", "arguments": {"x": "\ud83d"}}', "surrogate"),
+        (f'{{"name": "python", "arguments": {{"x": {"[" * DEPTH + "]" * DEPTH}}}}}', "too deep"),
+        ('{"a":' * 50_000, "too deep"),
     ],
 )
 def test_a_malformed_call_is_refused_alone(body, says):
@@ -111,7 +90,7 @@ def test_a_malformed_call_is_refused_alone(body, says):
     first, bad, last = reply.calls
     assert first == last == CALL and reply.reasoning == "r" and not reply.well_formed
     assert isinstance(bad, BadCall) and bad.text == body
-    assert not [word for word in says if word not in bad.problem]
+    assert says in bad.problem
     assert len(bad.problem.splitlines()) == 1 and len(bad.problem) < 400
     assert bad.name == ("python" if body.startswith('{"name": "python"') else None)
     assert read_call(body) == bad
@@ -194,15 +173,6 @@ def test_a_call_may_quote_the_end_of_thinking():
     assert read_reply(render_reply("</think>", [CALL, call])) == ManagerReply("&lt;/think>", (CALL, call), True)
 
 
-@pytest.mark.parametrize("before", ["", "hm </think>", f"hm {element(GOOD)}</think>", "hm <tool_call> </think>"])
-def test_the_end_of_thinking_in_a_string_of_a_call_ends_no_thinking(before):
-    written = '{"name": "python", "arguments": {"code": "</think></think>"}}'
-    calls = (CALL, ToolCall("python", {"code": "</think></think>"}))
-    assert read_reply(f"{before}{R}{element(GOOD)}{element(written)}") == ManagerReply("r", calls, True)
-    assert read_reply(f"{before}{R}{element(written)}{element(GOOD)}") == ManagerReply("r", calls[::-1], True)
-    assert read_reply(f"{before}{R}{element(written)}</think>{element(GOOD)}") == ManagerReply(None, (CALL,), False)
-
-
 def test_thoughts_may_mention_everything():
     thoughts = f"First <tool_call>, say {element(GOOD)}, <reasoning>"
     assert read_reply(f"<reasoning>{thoughts}</reasoning>{element(GOOD)}") == ManagerReply(thoughts, (CALL,), True)
@@ -231,13 +201,6 @@ def test_a_quoted_call_is_not_run():
             element(f'{{"name": "critic", "arguments": {{"text": "{quoted}"}}}}') + R + element(GOOD)
         ).calls
         assert isinstance(bad, BadCall) and "\\u003c" in bad.problem and bad.name == "critic" and good == CALL
-
-
-def test_fifty_calls_in_a_round():
-    calls = [ToolCall(f"tool{i}", {"i": i}) for i in range(50)]
-    assert read_reply(render_reply("many", calls)) == ManagerReply("many", tuple(calls), True)
-    broken = "".join(element(GOOD[:-1]) if i % 2 else element(GOOD) for i in range(50))
-    assert [isinstance(call, ToolCall) for call in read_reply(R + broken).calls] == [True, False] * 25
 
 
 def test_text_that_cannot_be_stored_is_refused_or_escaped():
@@ -282,13 +245,6 @@ def test_what_came_back_cannot_speak(tags, responses):
     rest = text.replace(tags.response[0], "").replace(tags.response[1], "")
     assert not [mark for mark in MARKS if mark in rest]
     assert read_reply(text, tags) == ManagerReply(None, (), False)
-
-
-def test_plain_values_stay_readable():
-    text = render_responses([Response("python", CallStatus.OK, "1 < 2, x<3, n <= 4 → “ja”")])
-    assert text == (
-        '<tool_response>\n{"name": "python", "status": "OK", "value": "1 < 2, x<3, n <= 4 → “ja”"}\n</tool_response>\n'
-    )
 
 
 @pytest.mark.parametrize(
@@ -358,16 +314,6 @@ def test_a_broken_call_leaves_its_siblings(data, calls):
     ).calls
     assert len(read) == 3
     assert [call for i, call in enumerate(read) if i != hit] == [call for i, call in enumerate(calls) if i != hit]
-
-
-@given(st.data(), st.lists(CALLS, max_size=3))
-def test_mutations_never_raise(data, calls):
-    text = render_reply("think", calls)
-    for _ in range(data.draw(st.integers(1, 5))):
-        at, gone = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, 20))
-        text = text[:at] + data.draw(st.sampled_from(PIECES)) + text[at + gone :]
-    reply = read_reply(text)
-    assert not reply.well_formed or all(isinstance(call, ToolCall) for call in reply.calls)
 
 
 LONG = 100_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orgthink.engines.engine import Tools
-from orgthink.grammar.solution import THOUGHT
+from orgthink.grammar.actions import THOUGHT
 from orgthink.grammar.toolcall import TAGS, ToolCall, read_call, read_reply, read_responses, render_call
 from orgthink.record.episode import Message
 

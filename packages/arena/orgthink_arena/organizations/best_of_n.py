@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from orgthink.grammar.quotations import begins_within, in_doubt, without_quotes
-from orgthink.grammar.solution import after_thinking
+from orgthink.grammar.solution import after_thinking, in_fences
 from orgthink.grammar.verdict import Verdict
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.reply import Reply, ask_all
@@ -82,17 +81,13 @@ class BestOfN(Organization):
         return _best(problem, drafts, worth)
 
     def _worth(self, reply: Reply) -> float:
-        """What a judgement says of a solution. One that cannot be read says nothing: 0. So does a score that is not
-        what the template asks for, a number from 0 to 1: of `2/10` nobody knows what 10 would be. A score that is
-        quoted, or may be, is none of its own, as with verdicts."""
+        """The score of a judgement: its last number outside of code fences, if that is from 0 to 1; else 0."""
         if self.by == "verdict":
             return _WORTH[report_of(self.prompts, reply.text, reply.whole).verdict]
-        text = after_thinking(reply.text, ended=reply.whole)
-        numbers = list(_NUMBER.finditer(without_quotes(text)))
+        lines = after_thinking(reply.text, ended=reply.whole).splitlines()
+        own = [line for line, fenced in zip(lines, in_fences(lines), strict=True) if not fenced]
+        numbers = list(_NUMBER.finditer("\n".join(own)))
         if not numbers:
-            return 0.0
-        before, after = text[: numbers[-1].start()], text[numbers[-1].end() :]
-        if in_doubt(before, after) or begins_within(after):
             return 0.0
         number, rest = numbers[-1].groups()
         return float(number) if not rest and 0 <= float(number) <= 1 else 0.0

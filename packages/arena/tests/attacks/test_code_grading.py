@@ -17,13 +17,13 @@ from attacks.outside import bait
 from code_rows import fenced, row
 from orgthink_arena.tasks.bench import cases
 from orgthink_arena.tasks.bench.cases import cases_in
+from orgthink_arena.tasks.bench.fenced import last_block
 from orgthink_arena.tasks.bench.livecodebench import LIVECODEBENCH_V6, SETTINGS, read_livecodebench
 from orgthink_arena.tasks.bench.rows import renamed
 from orgthink_arena.tasks.bench.settings import configured
 from orgthink_arena.tasks.bench.task import BenchmarkTask
 from orgthink_arena.tasks.judge import JudgeLimits, Submission, judge_named
 
-from orgthink.grammar.fenced import last_block
 from orgthink.record.episode import Problem
 
 HIDDEN = "What is right to print is in no sandbox: not in files, variables, arguments, memory or other processes."

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from orgthink.grammar.solution import THOUGHT
+from orgthink.grammar.actions import THOUGHT
 from orgthink.organizations.prompts import prompt
 from orgthink.record.episode import Origin, Problem, Trace
 from orgthink.tasks.expression import ExpressionError, parse

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from orgthink.grammar.solution import THOUGHT
+from orgthink.grammar.actions import THOUGHT
 from orgthink.record.episode import Problem
 from orgthink.tasks.expression import parse
 from orgthink.training.coldstart.teachers import Program

@@ -12,9 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from orgthink.grammar.actions import Answer
+from orgthink.grammar.actions import THOUGHT, Answer
 from orgthink.grammar.asyncthink import DIALECT
-from orgthink.grammar.solution import THOUGHT
 from orgthink.grammar.verdict import read_report
 from orgthink.record.episode import Origin, Problem, Trace
 from orgthink_pocket.base.family import question, teacher_trace

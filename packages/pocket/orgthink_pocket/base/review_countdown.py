@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from orgthink.grammar.solution import THOUGHT
+from orgthink.grammar.actions import THOUGHT
 from orgthink.record.episode import Problem
 from orgthink_pocket.base.countdown import first, named
 from orgthink_pocket.base.family import NOTHING

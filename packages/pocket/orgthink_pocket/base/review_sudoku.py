@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from orgthink.grammar.solution import THOUGHT
+from orgthink.grammar.actions import THOUGHT
 from orgthink.record.episode import Problem
 from orgthink.tasks.sudoku import UNITS, Grid, is_valid, read, render
 from orgthink_pocket.base.review import ProposedSolution, Reviews, answer, answer_of, reported

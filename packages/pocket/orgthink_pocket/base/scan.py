@@ -15,9 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from orgthink.grammar.actions import Answer
+from orgthink.grammar.actions import THOUGHT, Answer
 from orgthink.grammar.asyncthink import DIALECT
-from orgthink.grammar.solution import THOUGHT
 from orgthink_pocket.tasks import arithmetic
 from orgthink_pocket.tasks.steps import apply
 

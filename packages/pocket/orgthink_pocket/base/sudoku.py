@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orgthink.grammar.solution import THOUGHT
+from orgthink.grammar.actions import THOUGHT
 from orgthink.record.episode import Problem
 from orgthink.tasks.sudoku import Grid, render
 from orgthink_pocket.base.family import Family, Thinking

@@ -7,12 +7,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from orgthink.grammar.fenced import last_block
 from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.task import Solution
 from orgthink.util.registry import require_trust
 from orgthink_arena.tasks.bench.benchmark import AnswerTemplate, Benchmark, BenchmarkRow, HubDataset
 from orgthink_arena.tasks.bench.cases import Case, cases_in
+from orgthink_arena.tasks.bench.fenced import last_block
 from orgthink_arena.tasks.bench.held import HeldTexts
 from orgthink_arena.tasks.bench.outputs import printed, returned, same_printed, same_returned
 from orgthink_arena.tasks.judge import JudgeLimits, Submission, judge_named

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from orgthink.grammar.fenced import last_block
+from orgthink_arena.tasks.bench.fenced import last_block
 
 TEXTS = st.text(st.sampled_from("`ab \n~"), max_size=60)
 
