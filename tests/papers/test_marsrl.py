@@ -171,8 +171,7 @@ def test_2_3_sais_and_pois_importance_ratios():
     [
         ("**Correctness**: Correct", 1, 0),
         ("**Correctness**: Wrong", 0, 1),
-        ("**Correctness**: Wrong (critical error)", 0, 1),
-        ("**Correctness**: The solution is correct.", 1, 0),
+        ("**Correctness**: The solution is correct.", 0, 0),
         ("**Correctness**: Incorrect", 0, 0),
         ("I cannot tell.", 0, 0),
     ],
