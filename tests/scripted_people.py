@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from orgthink.engines.inbox import Inbox
-from orgthink.engines.person import PersonEngine
+from orgthink.engines.person import Inbox, PersonEngine
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any, Literal
 
-from orgthink.engines.inbox import Declined, Inbox, OpenQuestion
+from orgthink.engines.person import Declined, Inbox, OpenQuestion
 from orgthink.grammar.strict_json import parse
 from orgthink.runtime import Allow, Approve, Deny, Edit, PendingCall
 

@@ -16,7 +16,7 @@ from orgthink.cli.notes import ignored_server, never_returned, note, only_its_ta
 from orgthink.cli.options import Options
 from orgthink.cli.prices import read_prices, unpriced
 from orgthink.engines import Engines
-from orgthink.engines.person_terminal import ask_at_terminal
+from orgthink.engines.person import ask_at_terminal
 from orgthink.evaluate.compatibility import require_sampling_noise
 from orgthink.evaluate.evaluation import distinct
 from orgthink.evaluate.grading import grade_or_keep

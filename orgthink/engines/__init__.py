@@ -240,8 +240,7 @@ async def open_vllm(rest: str, *, threaded: bool = True, **settings: Any) -> Eng
 
 async def open_person(rest: str, *, threaded: bool = True) -> Engine:
     """A person at the terminal; UserError without a terminal."""
-    from orgthink.engines.person import PersonEngine
-    from orgthink.engines.person_terminal import ask_at_terminal
+    from orgthink.engines.person import PersonEngine, ask_at_terminal
 
     return PersonEngine(rest or "person", ask_at_terminal())
 

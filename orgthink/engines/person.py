@@ -1,45 +1,135 @@
-"""A person as an engine: what they type is the stream. So any organization may have people in any role.
+"""A person as an engine: their text is the stream, so any organization may have people in any role.
 
-A prompt becomes a question in an inbox, and so does everything that is injected later. How a reply ends:
+A prompt becomes a question in an inbox, and so does each later injection. The terminal shows the open questions one
+after the other. How a reply ends:
 
-- where its text may go on for ever, such as an organizer's, with a stop text (an answer, a Join) or an empty message.
-  Each message is acted on at once, and the next one is awaited.
-- where it ends in one way only, such as a worker's `</RETURN>`, with the first message. The tags are put around it if
+- where a reply may be long, such as an organizer's: with a stop text (an answer, a Join) or an empty message. Each
+  message takes effect at once.
+- where a reply ends with one text only, such as a worker's `</RETURN>`: with the first message. The tags are added if
   the person leaves them out.
-- everywhere else with the first message.
+- everywhere else: with the first message.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from itertools import takewhile
+import sys
+import termios
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from itertools import count, takewhile
+
+from rich.cells import chop_cells
 
 from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
-from orgthink.engines.inbox import Declined, Inbox, OpenQuestion
 from orgthink.engines.scripted import pieces
 from orgthink.record.episode import Origin, Sampling
-from orgthink.util.errors import PersonDeclined
+from orgthink.util.errors import PersonDeclined, UserError
+from orgthink.util.terminal import clean, one_line, show
+
+MARK = '"""'
+"""Alone on a line: begins and ends an answer of several lines."""
+
+_PAUSE = 0.1
+"""Seconds after a line until the prompt is shown again, if the question is still open."""
 
 _CLOSING = re.compile(r"</([^<>/]+)>")
 
 
+@dataclass(frozen=True, slots=True)
+class OpenQuestion:
+    """A question to a person."""
+
+    title: str
+    """One line: the person, or the subject."""
+    text: str
+    """Text of models, which may hold anything."""
+    hint: str = ""
+    """One line: how to answer this question in particular."""
+
+
+class Declined(Exception):
+    """The person does not answer."""
+
+
+@dataclass(slots=True)
+class _Open:
+    question: OpenQuestion
+    messages: asyncio.Queue[str | None] = field(default_factory=asyncio.Queue)
+    """Unread messages; `None` declines."""
+
+
+class Inbox:
+    """Open questions by number, and the answers to them. All users share one event loop."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Open] = {}
+        self._numbers = count(1)
+        self._watchers: list[Callable[[], None]] = []
+
+    @property
+    def open(self) -> Mapping[int, OpenQuestion]:
+        """The open questions, the oldest first."""
+        return {number: each.question for number, each in self._open.items()}
+
+    @property
+    def watched(self) -> bool:
+        """Whether something shows the questions."""
+        return bool(self._watchers)
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call a function whenever a question is opened or closed."""
+        self._watchers.append(changed)
+
+    async def ask(self, question: OpenQuestion) -> AsyncGenerator[str]:
+        """The person's messages. The question is open until the generator is closed. Raises Declined."""
+        number = next(self._numbers)
+        one = self._open[number] = _Open(question)
+        self._notify()
+        try:
+            while (message := await one.messages.get()) is not None:
+                yield message
+            raise Declined
+        finally:
+            del self._open[number]
+            self._notify()
+
+    def write(self, number: int, message: str) -> None:
+        """Pass on a message of a person. KeyError if the question is closed."""
+        self._open[number].messages.put_nowait(message)
+
+    def decline(self, number: int) -> None:
+        """Decline to answer. KeyError if the question is closed."""
+        self._open[number].messages.put_nowait(None)
+
+    def _notify(self) -> None:
+        for changed in self._watchers:
+            changed()
+
+
+INBOX = Inbox()
+"""Inbox of this process, for `person:` engines and approvals."""
+
+
 class PersonEngine(Engine):
-    """Lets a person write, who is asked through an inbox."""
+    """Lets a person write, through an inbox."""
 
     def __init__(self, person: str, inbox: Inbox) -> None:
-        """`person` is who it is, for the record."""
+        """`person` is their name, for the record."""
         self.person = self.model = person
         self._inbox = inbox
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         stops = sampling.stop
         only = _CLOSING.fullmatch(stops[0]) if len(stops) == 1 else None
-        goes_on = bool(stops) and only is None
+        continues = bool(stops) and only is None
+        question = OpenQuestion(f"question for {self.person}:", _news(context), _hint(stops, only))
         text = ""
         try:
-            async with aclosing(self._inbox.ask(self._question(context, _hint(stops, only)))) as messages:
+            async with aclosing(self._inbox.ask(question)) as messages:
                 async for message in messages:
                     if message.strip():
                         end = _end(text + message, stops)
@@ -47,35 +137,30 @@ class PersonEngine(Engine):
                             message = f"<{only[1]}> {message} {only[0]}"
                             end = len(message)
                         message = message if end is None else message[: end - len(text)]
-                        over = end is not None or not goes_on
+                        over = end is not None or not continues
                         message += "" if over else "\n"
                         text += message
-                        yield Chunk(tuple(pieces(message)), finish=_finish(end) if over else None)
+                        finish = FinishReason.EOS if end is None else FinishReason.STOP
+                        yield Chunk(tuple(pieces(message)), finish=finish if over else None)
                         if over:
                             return
-                    elif goes_on:
+                    elif continues:
                         yield Chunk((), finish=FinishReason.EOS)
                         return
         except Declined:
             raise PersonDeclined(f"{self.person} declined") from None
 
-    def _question(self, context: Context, hint: str) -> OpenQuestion:
-        return OpenQuestion(f"{self.person} is asked:", _news(context), hint)
-
-    async def aclose(self) -> None:
-        """Nothing is held: open questions belong to their streams."""
-
 
 def _news(context: Context) -> str:
-    """What the person has not seen yet: the prompt, or what was injected since they wrote."""
+    """The part that the person has not seen: the prompt, or the injections since their last message."""
     new = list(takewhile(lambda span: span.origin is not Origin.WRITTEN, reversed(context.spans)))
     return "".join(span.text for span in reversed(new)).strip()
 
 
 def _hint(stops: tuple[str, ...], only: re.Match[str] | None) -> str:
     if only is not None:
-        return f"<{only[1]}> and {only[0]} are put around it"
-    return f"each line is acted on at once, {stops[0]} or an empty line ends the reply" if stops else ""
+        return f"<{only[1]}> and {only[0]} are added"
+    return f"each line takes effect at once, {stops[0]} or an empty line ends the reply" if stops else ""
 
 
 def _end(text: str, stops: tuple[str, ...]) -> int | None:
@@ -83,5 +168,114 @@ def _end(text: str, stops: tuple[str, ...]) -> int | None:
     return min((at + len(stop) for stop in stops if (at := text.find(stop)) >= 0), default=None)
 
 
-def _finish(end: int | None) -> FinishReason:
-    return FinishReason.EOS if end is None else FinishReason.STOP
+class PeopleTerminal:
+    """Shows the questions of an inbox on standard error, and reads the answers from standard input.
+
+        one line            answers
+        \"\"\" … \"\"\"         several lines, between two lines that hold only this mark
+        Ctrl-D              declines
+
+    Lines that were typed before a question was shown do not answer it.
+    """
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox, self._current = inbox, 0
+        """Number of the question that is shown; 0 without one."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Event loop that waits for input; `None` while no question is open."""
+        self._answered = False
+        """Whether the person reacted to the question."""
+        self._typed = b""
+        """An incomplete line."""
+        self._lines: list[str] | None = None
+        """Lines of an answer between marks; `None` outside of one."""
+        inbox.watch(self._changed)
+
+    def _changed(self) -> None:
+        """Questions were opened or closed."""
+        waiting = list(self._inbox.open)
+        if self._current in waiting:
+            return
+        if self._current and not self._answered:
+            show(f"\n[{self._current}] is over: an answer is no longer needed", error=True)
+        self._current, self._answered, self._typed, self._lines = next(iter(waiting), 0), False, b"", None
+        if self._current:
+            self._show(more=len(waiting) - 1)
+        self._listen()
+
+    def _listen(self) -> None:
+        """Wait for input while a question is open."""
+        if self._current and self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(sys.stdin.fileno(), self._read)
+        elif not self._current and self._loop is not None:
+            self._loop.remove_reader(sys.stdin.fileno())
+            self._loop = None
+
+    def _show(self, more: int) -> None:
+        question = self._inbox.open[self._current]
+        with suppress(termios.error):  # the terminal is gone
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)
+        others = f" ({more} more wait)" if more else ""
+        usual = f"a line, or several between two lines {MARK}; Ctrl-D declines"
+        hint = "; ".join(filter(None, (usual, question.hint)))
+        # The mark before each row tells text of models from ours, also where the terminal breaks a long line.
+        rows = [row for line in clean(question.text).splitlines() for row in _rows(line)]
+        show(
+            f"\n[{self._current}]{others} {one_line(question.title)}",
+            *(f"│ {row}" for row in rows),
+            f"({hint})",
+            error=True,
+        )
+        self._prompt(self._current)
+
+    def _prompt(self, number: int) -> None:
+        if number == self._current:
+            show(f"[{number}]> ", end="", error=True)
+
+    def _read(self) -> None:
+        try:
+            typed = os.read(sys.stdin.fileno(), 1 << 16)
+        except OSError:  # the terminal is gone
+            typed = b""
+        if not typed:
+            self._answered = True
+            self._inbox.decline(self._current)
+            return
+        *lines, self._typed = (self._typed + typed).split(b"\n")
+        for line in lines:
+            self._line(line.decode(errors="replace").rstrip("\r"))
+
+    def _line(self, line: str) -> None:
+        if line.strip() == MARK:
+            if self._lines is None:
+                self._lines = []
+                return
+            line, self._lines = "\n".join(self._lines), None
+        if self._lines is not None:
+            self._lines.append(line)
+            return
+        self._answered = True
+        self._inbox.write(self._current, line)
+        if self._loop is not None:  # the reader may need another line
+            self._loop.call_later(_PAUSE, self._prompt, self._current)
+
+
+def _rows(line: str) -> list[str]:
+    """The parts of a line that each fit the terminal after the mark."""
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except OSError:
+        columns = 80
+    return chop_cells(line.replace("\t", "    "), columns - 2) or [""]
+
+
+def ask_at_terminal(inbox: Inbox = INBOX) -> Inbox:
+    """An inbox whose questions are shown: by the terminal, unless something else shows them. UserError without a
+    terminal."""
+    if not inbox.watched:
+        for stream, name in ((sys.stdin, "input"), (sys.stderr, "error")):
+            if stream is None or not stream.isatty():
+                raise UserError(f"a person answers at the terminal, and standard {name} is not one: use a terminal")
+        PeopleTerminal(inbox)
+    return inbox

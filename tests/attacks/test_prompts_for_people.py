@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from unicodedata import east_asian_width
 
 import pytest
 from attacks.catalogue import Attack, each
 
-from orgthink.engines import person_terminal as terminal
-from orgthink.engines.inbox import Inbox, OpenQuestion
-from orgthink.engines.person_terminal import PeopleTerminal
+from orgthink.engines import person as terminal
+from orgthink.engines.person import Inbox, OpenQuestion, PeopleTerminal
 
 OURS = "No line of a question looks like one of ours, however wide the terminal is."
 FORGED = "[2] organizer wants tool python (organizer/1):"
@@ -37,7 +37,7 @@ def forged(does: str, text: str) -> Attack:
 async def test_a_forged_question(
     attack: Attack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(terminal, "_columns", lambda: COLUMNS)
+    monkeypatch.setattr(terminal.os, "get_terminal_size", lambda _: os.terminal_size((COLUMNS, 24)))
     monkeypatch.setattr(PeopleTerminal, "_listen", lambda _: None)
     monkeypatch.setattr(terminal.termios, "tcflush", lambda *_: None)
     inbox = Inbox()

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from managed import END, SOLVED, Managed, ask, program, ran, reply, told
+from managed import END, Managed, ask, program, ran, reply, told
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.grammar.toolcall import CallStatus
@@ -22,7 +21,7 @@ from orgthink.record.episode_json import dump, load
 from orgthink.record.failures import engine_failed
 from orgthink.runtime import Agent, Allow, Backing, Deny, Edit, Limits, Organization, PendingCall, Session, attempt
 from orgthink.runtime.clock import run_virtual
-from orgthink.util.errors import EngineError, ErrorKind, UserError
+from orgthink.util.errors import ErrorKind
 
 PROBLEM = Problem("p", "asked", "main question")
 
@@ -126,10 +125,6 @@ def test_what_is_denied_never_begins_and_the_model_reads_why() -> None:
     assert not engine_failed(episode) and not error_kinds(episode)
 
 
-def test_a_denial_without_a_reason() -> None:
-    assert play(Ruler({"risky": (0, Deny())}), forked("(not done: denied)")).answer == "7"
-
-
 def test_what_is_edited_is_done_as_edited_and_the_record_has_both() -> None:
     edited = Turn("v <RETURN> done </RETURN>", when="Subtask: gentle")
     episode = play(Ruler({"risky": (2, Edit({"query": "gentle"}, "safer"))}), [*forked("done"), edited])
@@ -159,21 +154,6 @@ def test_an_edit_that_cannot_be_made_is_an_error_of_that_call() -> None:
     assert sibling(episode) == UNHARMED and episode.answer == "7"
     assert (worker.status, worker.error_kind) == (Status.ERROR, ErrorKind.TOOL)
     assert worker.error == "the edited call cannot be made: query is a text, not int"
-
-
-@pytest.mark.parametrize(
-    ("raised", "expected"),
-    [
-        (ZeroDivisionError("a slip"), ZeroDivisionError),
-        (EngineError("its server is gone"), RuntimeError),
-        (None, TypeError),
-        (UserError("no"), UserError),
-    ],
-    ids=["a slip", "a failure", "no decision", "a user's error"],
-)
-def test_an_exception_in_the_hook_is_a_bug_of_its_episode(raised: object, expected: type[Exception]) -> None:
-    with pytest.raises(expected):
-        play(Ruler({"risky": (2, raised)}), [*forked(), WORKED])
 
 
 def test_an_episode_that_ends_asks_nobody_any_more() -> None:
@@ -249,39 +229,6 @@ def test_every_fork_of_every_organization_can_be_decided_by_its_prompt() -> None
     assert all("main question" in call.arguments["prompt"] for call in ruler.calls)
 
 
-def test_a_prompt_is_edited_as_it_stands() -> None:
-    ruler = Ruler({"main question": (1, Edit({"prompt": "another question"}))})
-    episode = play(ruler, [Turn("<ANSWER> 7 </ANSWER>", when="another question")] * 2, Parallel(), Limits(2))
-    assert [trace.spans[0].text.endswith("another question") for trace in episode.traces[1:]] == [True, True]
-
-
-class Narrow(ScriptedEngine):
-    """A model that reads little."""
-
-    max_context = 8
-
-
-class Shortening(Crew):
-    """Its agents get another prompt where theirs is too long."""
-
-    async def run(self, problem: Problem, session: Session) -> str:
-        root = session.controller()
-        child = session.agent("worker", (Message("user", "the whole long history of n0. in more than eight words"),))
-
-        async def work(agent: Agent) -> str:
-            return await agent.complete_within(lambda share: (Message("user", "in short"),))
-
-        return (await session.call(root, "0", child, work)).text
-
-
-def test_an_edited_prompt_is_never_replaced_by_a_shorter_one() -> None:
-    edited = "what the approver wrote , however long it may be"
-    for decision, prompt in ((Allow(), "in short"), (Edit({"prompt": edited}), edited)):
-        backing = Backing(Narrow([Turn("done", when=prompt)]), Sampling(9))
-        work = attempt(Shortening([1]), PROBLEM, backing, approve=Ruler({"n0.": (1, decision)}))
-        assert run_virtual(work).traces[1].spans[0].text == prompt
-
-
 # Tools
 
 
@@ -320,31 +267,6 @@ def test_an_agent_that_is_a_tool_gets_the_edited_subtask() -> None:
     solved = Turn("so <ANSWER> 7 </ANSWER>", when="new subtask")
     episode = managed(ruler, ask(subtask="old subtask"), others=[solved])
     assert told(episode)[0].status is CallStatus.OK and [call.kind for call in ruler.calls] == ["fork"]
-
-
-def test_an_edited_call_may_go_to_another_model() -> None:
-    ruler = Ruler({"hard": (1, Edit({"model_id": "large"}))})
-    pool = dict.fromkeys(("small", "large"), "")
-    large = ScriptedEngine([Turn("<ANSWER> 7 </ANSWER>", when="hard")], model="large")
-    engine = ScriptedEngine([reply(ask(subtask="hard", model_id="small")), *END])
-    roles = {"small": Backing(ScriptedEngine([]), Sampling(9)), "large": Backing(large, Sampling(1000))}
-    work = attempt(Managed(pool=pool), PROBLEM, Backing(engine, Sampling(1000)), roles=roles, approve=ruler)
-    assert run_virtual(work).traces[1].model == "large"
-
-
-def test_what_an_agent_runs_itself_is_decided_too() -> None:
-    """A code reasoner's own program is a tool, below an agent that was allowed."""
-    ruler = Ruler({"rm": (1, Deny("no"))})
-    coder = Turn("<code> rm all </code>", when="coder")
-    episode = managed(ruler, ask("code_reasoner", subtask="remove"), others=[coder])
-    assert [(call.kind, call.name) for call in ruler.calls] == [("fork", "code_reasoner"), ("tool", "python")]
-    assert not ran and episode.traces[2].status is Status.DENIED
-
-
-def test_a_denied_call_costs_nothing() -> None:
-    ruler = Ruler({"sum": (1, Deny())})
-    episode = managed(ruler, ask(subtask="sum"), ask(subtask="other"), others=[SOLVED])
-    assert [trace.cost for trace in episode.traces[1:]] == [0.0, 1.0]
 
 
 def test_without_a_hook_nothing_is_recorded() -> None:

@@ -6,18 +6,13 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from managed import END, Managed, ask, program, reply
 from scripted_people import Answer, ScriptedPerson, ann
 
 from orgthink.api import asolve
-from orgthink.cli.run import RunCommand
-from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.export.perfetto import trace
 from orgthink.measure.latency import critical_path, longest_path
-from orgthink.measure.orchestration import cost, rounds
 from orgthink.measure.usage import forks, replies, sampled_tokens
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
@@ -42,10 +37,8 @@ from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
-from orgthink.serve.usage import usage
 from orgthink.training.rows import policy_rows
 from orgthink.util.errors import ErrorKind
-from orgthink.view.layout import layout
 from orgthink.view.pack import pack
 from orgthink.view.transcript import transcript
 
@@ -142,17 +135,6 @@ def test_an_answer_that_never_comes_ends_with_its_deadline(limits: Limits) -> No
     assert worker.end - worker.start == 30 and episode.answer == "7"
 
 
-def test_a_persons_own_deadline_counts_in_place_of_a_models() -> None:
-    limits = Limits(agent_seconds=5, answer_seconds=100)
-    assert play(ann(Answer("yes", seconds=50)), [FORKED, ANSWERED], limits=limits).traces[1].returned == "yes"
-
-
-def test_a_late_answer_is_nobodys() -> None:
-    person = ann(Answer("yes", seconds=31))
-    episode = play(person, [FORKED, ANSWERED], limits=Limits(answer_seconds=30))
-    assert episode.traces[1].returned is None and person.late == 1
-
-
 def test_what_a_person_needs_is_no_models_budget() -> None:
     spent = Limits(max_episode_tokens=13, max_tokens=13)
     person = ann(" ".join(["long"] * 500))
@@ -229,18 +211,6 @@ def test_an_organizer_who_declines_ends_the_episode_and_it_may_be_run_again() ->
     assert engine_failed(episode)
 
 
-def test_what_joins_inject_is_no_protocol_for_people_either() -> None:
-    person = ann(Answer("<FORK-1> x </FORK-1> <JOIN-1>", when="main"), Answer("<ANSWER> 7 </ANSWER>", when="JOIN-1"))
-    turns = [Turn("<RETURN> <FORK-2> y </FORK-2> <ANSWER> 9 </ANSWER> </RETURN>", when="Subtask: x")]
-    episode = play(person, turns, roles=("organizer",))
-    assert episode.answer == "7" and len(episode.traces) == 2
-
-
-def test_a_tolerated_mistake_of_a_person_comes_back_as_a_question() -> None:
-    person = ann(Answer("<JOIN-4>", when="main"), Answer("<ANSWER> 7 </ANSWER>", when="not done: unknown join"))
-    assert play(person, roles=("organizer",), organization=AsyncThink(tolerant=True)).answer == "7"
-
-
 # Other organizations
 
 
@@ -261,32 +231,6 @@ def test_a_person_verifies_what_a_model_solved() -> None:
     assert (verifier.person, verifier.returned) == ("ann", "**Correctness**: Correct")
 
 
-def test_a_manager_chooses_whether_it_asks_a_model_or_a_person() -> None:
-    """§6 of AsyncThink: work that needs human judgement goes to a person, the rest to models, side by side."""
-    pool = {"small": "fast", "ann": "a person: ask for judgement"}
-    asked = [ask(subtask="judge this", model_id="ann"), ask(subtask="count this", model_id="small")]
-    person = ann(Answer("<ANSWER> fair </ANSWER>", when="judge this", seconds=300))
-    engine, staffed = ScriptedEngine([reply(*asked), *END]), Backing(person.engine(), SAMPLING)
-    small = Backing(ScriptedEngine([Turn("<ANSWER> 3 </ANSWER>", when="count this")]), SAMPLING)
-    limits, roles = Limits(9, answer_seconds=600), {"ann": staffed, "small": small}
-    work = attempt(Managed(pool=pool), PROBLEM, Backing(engine, SAMPLING), roles=roles, limits=limits)
-    episode = run_virtual(work)
-    judge, counter = episode.traces[1:]
-    assert (judge.person, judge.status, counter.model, counter.status) == ("ann", Status.OK, "scripted", Status.OK)
-    assert counter.end == 3 and episode.seconds == 300, "the default deadline of a call, 120 s, is a model's"
-    assert cost(episode) == 2, "of the model's call, and of the manager's answer"
-    assert "fair" in episode.root.text
-
-
-def test_a_person_manages_tools_in_rounds() -> None:
-    wanted, final = (reply(one).says for one in (program("print 5"), ask("final_answer")))
-    answers = (Answer((wanted,), when="manager"), Answer((final,), when="5"), Answer("<ANSWER> 5 </ANSWER>"))
-    person = ann(*answers)
-    episode = play(person, roles=("manager",), organization=Managed())
-    assert episode.answer == "5" and episode.traces[1].returned == "5"
-    assert [one.responses[0].value for one in rounds(episode) if one.responses] == ["5"]
-
-
 # What is no time of models
 
 
@@ -296,12 +240,6 @@ def test_how_long_a_person_takes_changes_no_number_of_the_models(seconds: float)
     for measure in (critical_path, sampled_tokens, replies):
         assert measure(quick) == measure(slow)
     assert slow.seconds - quick.seconds == pytest.approx(max(0.0, seconds - 3))
-
-
-def test_an_episode_is_ended_while_a_person_thinks() -> None:
-    episode = play(ann(Answer(never=True)), [FORKED], limits=Limits(episode_seconds=100))
-    assert (episode.stop, episode.traces[1].status) == (StopReason.DEADLINE, Status.CANCELLED)
-    assert episode.traces[1].cancel is CancelSource.LIMIT and episode.seconds == 100
 
 
 # Around it
@@ -314,14 +252,6 @@ def test_nothing_that_a_person_wrote_is_trained() -> None:
     assert sum(row.trained) == episode.root.steps == sampled_tokens(episode)
 
 
-def test_a_served_episode_bills_no_tokens_of_people() -> None:
-    organizer = play(ann("yes"), [FORKED, ANSWERED]).root
-    used = usage(play(ann("a much longer answer"), [FORKED, ANSWERED]))
-    assert used["completion_tokens_details"]["orchestration_output_tokens"] == 0
-    assert used["prompt_tokens_details"]["orchestration_input_tokens"] == 0
-    assert used["completion_tokens"] == organizer.steps
-
-
 def test_pictures_show_who_wrote() -> None:
     episode = play(ann("yes, by parity"), [FORKED, ANSWERED])
     assert "organizer/1 [worker, written by ann]:\n<RETURN> yes, by parity </RETURN>" in transcript(episode)
@@ -332,24 +262,9 @@ def test_pictures_show_who_wrote() -> None:
     assert "ann writes" in names
 
 
-def test_a_picture_shows_when_a_person_waited_for_a_join() -> None:
-    first = Answer("<FORK-1> slow </FORK-1>\nhm\n<JOIN-1>", when="main process", seconds=10)
-    person = ann(first, Answer("<ANSWER> 7 </ANSWER>", when="done", seconds=10))
-    turns = [Turn("w " * 97 + "<RETURN> done </RETURN>", when="Subtask: slow")]
-    (wait,) = layout(play(person, turns, roles=("organizer",))).waits
-    assert (wait.agent, wait.seconds) == ("organizer", (30, 110))
-
-
 def test_a_person_is_an_open_engine_in_python() -> None:
     person = ann("yes")
     engine = ScriptedEngine([FORKED, ANSWERED])
     roles = {"worker": person.engine("bob")}
     episode = run_virtual(asolve("main question", "asyncthink", model=engine, roles=roles))
     assert (episode.answer, episode.traces[1].person) == ("7", "bob")
-
-
-def test_a_person_lies_on_no_server() -> None:
-    command = RunCommand(url="http://localhost:1/v1", model="some:model", roles=("worker=person:ann",))
-    (worker,) = command.backed({"asyncthink": OrganizationSpec("asyncthink")}).values()
-    assert worker.engine == EngineSpec("person:ann")
-    assert command.served("some:model").url == command.url, "a colon alone names no engine"
