@@ -1,4 +1,4 @@
-"""A folder of text as something to search: SQLite's full-text index in memory, ranked by BM25."""
+"""Passages of a folder of text, found by SQLite's full-text index in memory and ranked by BM25."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import sqlite3
 import threading
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
-from orgthink.tools.passages import Passage
 from orgthink.util.errors import UserError
 
 _KINDS = (".txt", ".md", ".jsonl")
@@ -37,6 +37,37 @@ _PARAGRAPHS = re.compile(r"\n\s*\n")
 _HEADING = re.compile(r"#+\s+(.*)")
 
 
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A piece of text."""
+
+    title: str
+    """Its topic; empty without a title."""
+    text: str
+    """Its content."""
+    score: float
+    """How well it fits the query: more is better, on the retriever's own scale."""
+
+    @classmethod
+    def of(cls, contents: str, score: float = 0.0) -> Passage:
+        """A passage as Search-R1 writes it: a title in quotes on a line of its own, then the text."""
+        title, newline, text = contents.strip().partition("\n")
+        return cls(title.strip().strip('"'), text, score) if newline else cls("", title, score)
+
+    @property
+    def line(self) -> str:
+        """On one line, with its title."""
+        return " ".join((f"{self.title}: {self.text}" if self.title else self.text).split())
+
+
+class Retriever(Protocol):
+    """Finds passages."""
+
+    async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Passage]]:
+        """At most `topk` passages for each query, most relevant first. ToolError if a server fails."""
+        ...
+
+
 def read_passages(folder: Path) -> list[Passage]:
     """All passages below a folder, by file name; UserError if there are none.
 
@@ -46,7 +77,7 @@ def read_passages(folder: Path) -> list[Passage]:
     if not folder.is_dir():
         raise UserError(f"no folder {str(folder)!r} to search: name one with .txt, .md or .jsonl files")
     files = sorted(path for path in folder.rglob("*") if path.suffix in _KINDS and path.is_file())
-    for file in files:  # the folder may be somebody else's, and what is found goes to the server of a model
+    for file in files:  # passages go to the model's server
         if not file.resolve().is_relative_to(folder.resolve()):
             raise UserError(f"{file} is a link out of its folder: put a copy of the text there, or take it out")
     found = [passage for file in files for passage in _read(file)]

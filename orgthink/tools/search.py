@@ -1,15 +1,28 @@
-"""The `search` tool: many queries at once, over whatever finds passages (section 4.1 and Appendix E of ParaManager)."""
+"""The `search` tool: many queries at once (section 4.1 and Appendix E of ParaManager).
+
+It searches a folder of text, or asks a server with Search-R1's `POST /retrieve`.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from orgthink.grammar.toolcall import cut_middle
 from orgthink.tools import installed_corpus
-from orgthink.tools.passages import Retriever
+from orgthink.tools.corpus import Passage, Retriever, corpus
+from orgthink.tools.keeper import Keeper
 from orgthink.tools.tool import MOST_RETURNED, FunctionTool
 from orgthink.util.errors import ToolError, UserError
+from orgthink.util.http import HttpClient, HttpResponse, RetryPolicy, TooLarge, server_url
+from orgthink.util.redaction import redact_foreign
+from orgthink.util.terminal import excerpt
+
+_LARGEST = 2**23
+"""Bytes of an answer: to read more would hold the loop for long."""
 
 MOST_QUERIES = 100
 """Different queries of one search: each takes a part of a second, and its passages a part of the context."""
@@ -52,26 +65,57 @@ def search_tool(retriever: Retriever, topk: int = 3) -> FunctionTool:
     return FunctionTool(search)
 
 
+class RetrieverClient:
+    """A retriever behind a URL, for any number of episodes at once."""
+
+    def __init__(self, url: str, *, retry_policy: RetryPolicy | None = None) -> None:
+        """UserError if it is not a URL. The path may be left out."""
+        self._retry_policy = retry_policy
+        try:
+            base = server_url(url)
+        except ValueError as error:
+            raise UserError(f"this is not a URL of a retriever: {error}") from error
+        self._url = base.copy_with(path=base.path.rstrip("/").removesuffix("/retrieve"))
+        self._servers = Keeper(self._server)
+
+    async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Passage]]:
+        """One request for all queries, made again while the server is busy or away."""
+        server = await self._servers.get()
+        body = {"queries": list(queries), "topk": topk, "return_scores": True}
+        try:
+            reply = await server.request("POST", "retrieve", body, most_bytes=_LARGEST)
+        except TooLarge as error:
+            raise ToolError(f"{server.name} sent {error}") from error
+        if reply.status != 200:
+            raise server.refused(reply)
+        found = _read(reply, server.name)
+        if len(found) != len(queries):
+            raise ToolError(f"{server.name} answered {len(found)} of {len(queries)} queries")
+        return [passages[:topk] for passages in found]
+
+    def _server(self) -> HttpClient:
+        return HttpClient(self._url, failure=ToolError, what="retriever", retry_policy=self._retry_policy)
+
+
+def _read(reply: HttpResponse, server: str) -> list[list[Passage]]:
+    try:
+        result = redact_foreign(json.loads(reply.body))["result"]
+        return [[_passage(found) for found in query] for query in result]
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ToolError(f"{server} sent an invalid result: {excerpt(reply.text, 80)!r}") from error
+
+
+def _passage(found: dict[str, Any]) -> Passage:
+    score = float(found["score"])
+    if not math.isfinite(score):
+        raise ValueError(f"a score of {score}")
+    return Passage.of(found["document"]["contents"], score)
+
+
 def retriever_named(name: str) -> Retriever:
-    """What the word on the command line means; UserError if there is nothing to search.
-
-    NAME                        a corpus that an installed package offers
-    FOLDER                      a folder of .txt, .md or .jsonl files
-    http://HOST:PORT            a server with Search-R1's `/retrieve`
-    dense:ENCODER[:CORPUS]      an encoder's folder, and what it is to search: a corpus or a folder
-    """
-    if name.startswith(("http://", "https://")):
-        from orgthink.tools.retriever_client import RetrieverClient
-
-        return RetrieverClient(name)
-    if name.startswith("dense:"):
-        from orgthink.tools.dense import dense_corpus
-
-        encoder, _, folder = name.removeprefix("dense:").partition(":")
-        return dense_corpus(Path(encoder), _folder(folder))
-    from orgthink.tools.corpus import corpus
-
-    return corpus(_folder(name).resolve())
+    """The retriever of a corpus that an installed package offers, of a folder of .txt, .md or .jsonl files, or of the
+    http:// URL of a server with `/retrieve`. UserError if there is nothing to search."""
+    return RetrieverClient(name) if name.startswith(("http://", "https://")) else corpus(_folder(name).resolve())
 
 
 def _folder(name: str) -> Path:

@@ -157,14 +157,11 @@ def paid_work(tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Work:
 
 
 def editable_call(tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Editable:
-    """A call as an approver sees it. Edited arguments are checked as the model's own are; the others stay what they
-    are, also where JSON can only show them."""
+    """A call as an approver sees it. Edited arguments are checked as the model's own are."""
     visible = json_values(arguments)
 
     async def amend(agent: Agent, edited: Mapping[str, Any]) -> Work:
-        same = {name for name, value in edited.items() if name in visible and repr(value) == repr(visible[name])}
-        whole = {name: arguments[name] if name in same else value for name, value in edited.items()}
-        fitting = await tool.parameters.judge(whole)
+        fitting = await tool.parameters.judge(edited)
         agent.become(tool.agent(fitting, desk))
         return paid_work(tool, fitting, desk)
 

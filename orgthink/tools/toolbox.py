@@ -41,8 +41,8 @@ class Suite:
     sandbox: str = field(default="bubblewrap", metadata={"installed": lambda name: name == "bubblewrap"})
     """What runs code: `bubblewrap`, or the URL of a SandboxFusion server."""
     corpus: str = field(default="", metadata={"installed": lambda name: not name or installed_corpus(name) is not None})
-    """What is searched: a folder of texts, the corpus of an installed package by its name, the URL of a Search-R1
-    server, or `dense:ENCODER:CORPUS`; empty: nothing."""
+    """What is searched: a folder of texts, the corpus of an installed package by its name, or the URL of a
+    Search-R1 server; empty: nothing."""
     topk: int = 1
     """Passages for each query."""
 

@@ -36,9 +36,8 @@ from orgthink.grammar.toolcall import (
 from orgthink.record.episode import Status
 from orgthink.runtime.result import Result
 from orgthink.tools.agents import code_in
-from orgthink.tools.corpus import Corpus
+from orgthink.tools.corpus import Corpus, Passage
 from orgthink.tools.mcp import McpTool, mcp_tools
-from orgthink.tools.passages import Passage
 from orgthink.tools.search import look_up
 from orgthink.tools.toolbox import served
 from orgthink.util.errors import EngineError, ToolError, UserError

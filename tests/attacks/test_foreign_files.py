@@ -23,7 +23,6 @@ from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.evaluate.presets import preset_of
 from orgthink.tasks import task_named
-from orgthink.tools.dense import require_plain
 from orgthink.util.errors import UserError
 
 DATA = "A file of problems is data: no code that it names, or that lies beside it, is run."
@@ -179,38 +178,6 @@ def test_offsets_outside_of_a_column(attack: Attack, here: Path) -> None:
         next(task_named("math:rows.arrow").problems("test", 0))
 
 
-PLAIN = "sentence_transformers.models.Transformer"
-
-
-def parts(*kinds: str, path: str = "") -> str:
-    return json.dumps([{"idx": i, "name": str(i), "path": path, "type": kind} for i, kind in enumerate(kinds)])
-
-
-@each(
-    Attack("an encoder names a class of a file in its folder", OWN, LINE, {"modules.json": parts(PLAIN, "evil.Part")}),
-    Attack("an encoder names a class that is installed", OWN, LINE, {"modules.json": parts("subprocess.Popen")}),
-    Attack("an encoder names a package that is called much alike", OWN, LINE,
-           {"modules.json": parts("sentence_transformers_evil.Transformer")}),
-    Attack("an encoder names a part that names further ones", OWN, LINE,
-           {"modules.json": parts("sentence_transformers.models.Router")}),
-    Attack("a part of an encoder lies elsewhere", OWN, LINE, {"modules.json": parts(PLAIN, path="../other")}),
-    Attack("a part of an encoder calls a function of Python", OWN, LINE,
-           {"modules.json": parts("sentence_transformers.models.Dense"),
-            "config.json": json.dumps({"activation_function": "os.abort"})}),
-    Attack("a part of an encoder calls through torch.nn", OWN, LINE,
-           {"modules.json": parts("sentence_transformers.models.Dense"),
-            "config.json": json.dumps({"activation_function": "torch.nn.modules.utils.os.abort"})}),
-    Attack("an encoder's parts are nested 100,000 deep", OWN, LINE, {"modules.json": "[" * 100_000}),
-    Attack("an encoder's parts are an object", OWN, LINE, {"modules.json": "{}"}),
-)  # fmt: skip
-def test_an_encoder_that_names_code(attack: Attack, here: Path) -> None:
-    for name, text in attack.given.items():
-        (here / name).write_text(text)
-    with pytest.raises(UserError) as caught:
-        require_plain(here)
-    assert "\n" not in str(caught.value)
-
-
 def suite(organization: str = "paramanager", **settings: str) -> dict[str, Any]:
     return {"organizations": {organization: {"suite": settings}}}
 
@@ -218,7 +185,6 @@ def suite(organization: str = "paramanager", **settings: str) -> dict[str, Any]:
 @each(
     Attack("a model's preset searches at a stranger's server", OWN, LINE, suite(corpus="http://localhost:9/x")),
     Attack("a model's preset searches a folder of yours", OWN, LINE, suite(corpus="/")),
-    Attack("a model's preset embeds a folder of yours", OWN, LINE, suite(corpus="dense:/tmp:/")),
     Attack("a model's preset runs programs at a stranger's server", OWN, LINE, suite(sandbox="http://localhost:9")),
     Attack("a preset of tool-use searches elsewhere", OWN, LINE, suite("tool-use", corpus="https://localhost:9")),
 )

@@ -18,9 +18,8 @@ from orgthink.engines.scripted import ScriptedEngine
 from orgthink.record.episode import Problem, StopReason
 from orgthink.runtime import Limits, Organization, Session, runner
 from orgthink.runtime.result import Result, result_of
-from orgthink.tools.passages import Passage
-from orgthink.tools.retriever_client import _read
-from orgthink.tools.search import look_up
+from orgthink.tools.corpus import Passage
+from orgthink.tools.search import _read, look_up
 from orgthink.tools.tool import MOST_RETURNED, Desk, FunctionTool, paid_work, response_of
 from orgthink.util.errors import ToolError
 from orgthink.util.http import HttpResponse
@@ -181,7 +180,7 @@ def passage(**values: Any) -> Any:
 )
 def test_a_passage_that_is_none(attack: Attack) -> None:
     reply = HttpResponse(200, json.dumps({"result": [[attack.given]]}).encode())
-    with pytest.raises(ToolError, match="not a result") as caught:
+    with pytest.raises(ToolError, match="an invalid result") as caught:
         _read(reply, "http://search")
     assert "\n" not in str(caught.value)
 

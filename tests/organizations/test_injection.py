@@ -20,7 +20,7 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.result import Result
-from orgthink.tools.passages import Passage
+from orgthink.tools.corpus import Passage
 from orgthink.tools.search import search_tool
 from orgthink.tools.tool import FunctionTool, Tool
 

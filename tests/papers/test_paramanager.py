@@ -33,7 +33,7 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.result import Result
-from orgthink.tools.passages import Passage
+from orgthink.tools.corpus import Passage
 from orgthink.tools.python import python_tool
 from orgthink.tools.search import search_tool
 from orgthink.tools.toolbox import TOOLS, toolbox

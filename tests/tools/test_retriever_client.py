@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from loopback import Exchange
 
-from orgthink.tools.passages import Passage
-from orgthink.tools.retriever_client import RetrieverClient
-from orgthink.tools.search import look_up, retriever_named
+from orgthink.tools.corpus import Passage
+from orgthink.tools.search import RetrieverClient, look_up, retriever_named
 from orgthink.util.errors import Failure, ToolError, UserError
 from orgthink.util.http import RetryPolicy
 

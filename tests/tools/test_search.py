@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orgthink.runtime.clock import run_virtual
-from orgthink.tools.corpus import Corpus, corpus, read_passages
-from orgthink.tools.dense import DenseIndex
-from orgthink.tools.passages import Passage, Retriever
+from orgthink.tools.corpus import Corpus, Passage, Retriever, corpus, read_passages
 from orgthink.tools.search import NOTHING, look_up, retriever_named, search_tool
 from orgthink.util.errors import Failure, UserError
 
@@ -240,45 +234,6 @@ async def test_the_tool() -> None:
     assert await tool.function(**arguments) == f"turtle: {TEXTS[3]}\nairport: {NOTHING}"
     with pytest.raises(UserError, match="topk is 0"):
         search_tool(LIBRARY, topk=0)
-
-
-def letters(texts: list[str]) -> Any:
-    """An encoder: how often each letter comes up, longer for longer texts."""
-    return [[text.casefold().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts]
-
-
-async def test_the_nearest_embedding_comes_first() -> None:
-    index = DenseIndex([Passage("", text, 0.0) for text in ("zzz", "aab", "ab", "ab")], lambda t: letters(_bare(t)))
-    found = await index.retrieve(["b a", "zz"], 3)
-    assert [[passage.text for passage in passages] for passages in found] == [["ab", "ab", "aab"], ["zzz", "aab", "ab"]]
-    assert [round(passage.score, 3) for passage in found[0]] == [1.0, 1.0, round(3 / 10**0.5, 3)]
-
-
-def _bare(texts: list[str]) -> list[str]:
-    return [text.partition(": ")[2] for text in texts]
-
-
-async def test_queries_and_passages_are_marked_as_such_and_titles_are_seen() -> None:
-    seen: list[str] = []
-
-    def encode(texts: list[str]) -> np.ndarray:
-        seen.extend(texts)
-        return np.zeros((len(texts), 2))
-
-    [found] = await DenseIndex([Passage("T", "a\nb", 0.0)], encode).retrieve(["q"], 5)
-    assert seen == ["passage: T: a b", "query: q"]
-    assert found == [Passage("T", "a\nb", 0.0)], "an embedding of zeros is near to nothing"
-
-
-def test_dense_retrieval_without_the_extra_says_how_to_get_it(tmp_path: Path) -> None:
-    folder_of(tmp_path, a__txt="one")
-    code = (
-        "import sys; sys.modules['sentence_transformers'] = None\n"
-        "from orgthink.tools.search import retriever_named\n"
-        f"retriever_named('dense:{tmp_path}:{tmp_path}')"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "UserError: dense retrieval needs sentence-transformers: pip install 'orgthink[dense]'" in ran.stderr
 
 
 def test_this_python_has_what_the_index_needs() -> None:

@@ -23,8 +23,7 @@ from orgthink.organizations.prompts import prompt
 from orgthink.record.episode import Problem
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
-from orgthink.tools.corpus import Corpus
-from orgthink.tools.passages import Passage
+from orgthink.tools.corpus import Corpus, Passage
 from orgthink.util.errors import UserError, pick, require_at_least
 from orgthink.util.tabular import json_object
 from orgthink.util.validation import adapter
