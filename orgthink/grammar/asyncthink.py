@@ -9,7 +9,7 @@ The organizer samples everything but ` returned text </JOIN-1>`, which is inject
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -281,16 +281,39 @@ def read(text: str, dialect: Dialect = DIALECT) -> list[Action | Injected]:
     The text up to the next closing tag with the key of a Join was injected by it. If the key is joined again before
     that tag, or if there is none, the Join injected nothing. In a record the spans say what was injected.
     """
-    parts: list[Action | Injected] = []
+    return list(reading(text, lambda key: None, dialect))
+
+
+def reading(
+    text: str, returned: Callable[[str], str | None], dialect: Dialect = DIALECT
+) -> Iterator[Action | Injected]:
+    """Parse the same, part by part, where the results of workers are known: they were injected, whatever they contain.
+
+    `returned(key)` is called when everything before the result of a Join was taken; `None` if it is not known.
+    """
     ends = _injection_ends(text, dialect)
     scanner, begin = organizer_scanner(dialect), 0
     for join in dialect.compile(["join"]).finditer(text):
-        if join.end() in ends and join.start() >= begin:
-            parts += [event.action for event in (*scanner.feed(text[begin : join.end()]), *scanner.close())]
-            begin = ends[join.end()]
-            parts.append(Injected(text[join.end() : begin]))
-            scanner = organizer_scanner(dialect)
-    return [*parts, *(event.action for event in (*scanner.feed(text[begin:]), *scanner.close()))]
+        if join.start() < begin:
+            continue
+        yield from (event.action for event in scanner.feed(text[begin : join.end()]))
+        begin = join.end()
+        end = _known_end(text, join, returned(dialect.key(join)), dialect) or ends.get(join.end())
+        if end is not None:
+            yield from (event.action for event in scanner.close())
+            yield Injected(text[begin:end])
+            scanner, begin = organizer_scanner(dialect), end
+    yield from (event.action for event in (*scanner.feed(text[begin:]), *scanner.close()))
+
+
+def _known_end(text: str, join: Tag, result: str | None, dialect: Dialect) -> int | None:
+    """The end of the closing tag, if this result follows a Join."""
+    if result is None:
+        return None
+    before = f"(?:{dialect.patterns['joined']})?" if dialect.joined[0] else ""
+    pattern = rf"{before}\s*{re.escape(result.strip())}\s*(?P<join_end>{dialect.patterns['join_end']})"
+    found = re.compile(pattern).match(text, join.end())
+    return found.end() if found and int(found["join_end_key"]) == int(dialect.key(join)) else None
 
 
 def _injection_ends(text: str, dialect: Dialect) -> dict[int, int]:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from orgthink.grammar.actions import Action, Answer, Fork, Join, Return
-from orgthink.grammar.asyncthink import DIALECT, Injected, Keys, read, worker_scanner
+from orgthink.grammar.asyncthink import DIALECT, Injected, Keys, read, reading, worker_scanner
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
@@ -78,7 +78,7 @@ def episode_of_text(data: Any) -> Episode:
     forks = Counter(part.key for part in actions if isinstance(part, Fork))
     whole = {key for key, texts in given.workers.items() if len(texts) == forks[key]}
     record = _Record(Keys(given.capacity), given.workers, whole)
-    for part in read(given.organizer):
+    for part in reading(given.organizer, record.returned):
         if isinstance(part, Injected):
             record.inject(part.text)
         else:
@@ -109,6 +109,11 @@ class _Record:
         """Texts of each key that are used up."""
         self._steps = 0
         self._answer: str | None = None
+
+    def returned(self, key: str) -> str | None:
+        """What the last worker that was forked with a key returned."""
+        returns = {trace.agent: trace.returned for trace in self._traces}
+        return returns.get(self._children.get(key, ""))
 
     def inject(self, text: str) -> None:
         """Add text that a Join injected."""

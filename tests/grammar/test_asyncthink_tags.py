@@ -19,6 +19,7 @@ from orgthink.grammar.asyncthink import (
     Keys,
     organizer_scanner,
     read,
+    reading,
     worker_scanner,
 )
 from orgthink.record.episode import FormatError
@@ -347,6 +348,15 @@ def test_an_injection_is_taken_apart_as_it_was_put_together(dialect, data):
     returned = data.draw(texts(dialect))
     around = dialect.around("7")
     assert dialect.unwrapped(dialect.injection("7", returned)) == (returned, around)
+
+
+@DIALECTS
+@given(data=st.data())
+def test_a_known_result_is_found_whatever_it_contains(dialect, data):
+    returned = data.draw(texts(dialect)).strip()
+    injection = dialect.injection("7", returned)
+    parts = list(reading(f"a{dialect.join.format(7)}{injection}b", lambda key: returned, dialect))
+    assert parts == [Think("a"), Join("7"), Injected(injection), Think("b")]
 
 
 def test_a_dialect_whose_join_has_no_hyphen_keeps_the_tags_of_its_results():

@@ -14,8 +14,8 @@ from typing import Any
 
 from orgthink.engines.engine import Engine
 from orgthink.grammar.actions import Fork
-from orgthink.grammar.asyncthink import read
-from orgthink.measure.text import episode_of_text, words
+from orgthink.grammar.asyncthink import reading
+from orgthink.measure.text import episode_of_text, returned_by, words
 from orgthink.organizations.prompts import prompt
 from orgthink.record.episode import Episode, Message, Origin, Problem, Sampling, Span, Trace, episode_id
 from orgthink.runtime.agent import Backing
@@ -44,7 +44,7 @@ def lesson(
     """
     texts: dict[str, list[str]] = defaultdict(list)
     forks: list[Fork] = []
-    for part in read(organizer):
+    for part in reading(organizer, lambda key: returned_by(texts[key][-1]) if texts[key] else None):
         if isinstance(part, Fork) and len(forks) < len(workers):
             texts[part.key].append(workers[len(forks)])
         forks += [part] if isinstance(part, Fork) else []
