@@ -32,8 +32,8 @@ from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.approval import Approve
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
+from orgthink.runtime.clock import run_main
 from orgthink.runtime.organization import Organization
-from orgthink.runtime.runner import run_main
 from orgthink.tasks import task_of
 from orgthink.tasks.task import Split
 from orgthink.util.errors import UserError, pick, required, user_input

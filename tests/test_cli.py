@@ -46,7 +46,7 @@ from orgthink.organizations.prompts import STYLES
 from orgthink.record.episode import Sampling
 from orgthink.record.episode_json import load
 from orgthink.record.folder import RunFolder
-from orgthink.runtime import runner
+from orgthink.runtime import clock
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import TASKS
 from orgthink.tools import MORE_TOOLS
@@ -563,7 +563,7 @@ def test_ctrl_c_twice_stops_a_loop_that_is_blocked(toy, monkeypatch, capsys, cap
 
 
 def test_a_third_ctrl_c_stops_what_swallows_the_second(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(runner, "LAST_SECONDS", 0.05)
+    monkeypatch.setattr(clock, "LAST_SECONDS", 0.05)
 
     async def swallowing(stop: asyncio.Event) -> None:
         for _ in range(2):
@@ -575,7 +575,7 @@ def test_a_third_ctrl_c_stops_what_swallows_the_second(monkeypatch: pytest.Monke
             asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        runner.run_main(resuming.interruptible(swallowing))
+        clock.run_main(resuming.interruptible(swallowing))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -1107,7 +1107,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]):
 RETURNS = """
 from dataclasses import dataclass
 from orgthink import Organization
-from orgthink.runtime.result import Result
+from orgthink.runtime.agent import Result
 
 @dataclass(frozen=True)
 class Mine(Organization):

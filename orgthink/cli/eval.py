@@ -34,7 +34,7 @@ from orgthink.evaluate.spending import Bounds
 from orgthink.record.episode import Episode
 from orgthink.record.failures import engine_failed, failed_agents, failure_message
 from orgthink.record.folder import RunFolder, dated, require_vacant
-from orgthink.runtime.runner import run_main
+from orgthink.runtime.clock import run_main
 from orgthink.tasks.task import Split
 from orgthink.util.errors import UserError, required, user_input
 from orgthink.util.terminal import show

@@ -31,8 +31,8 @@ from orgthink.runtime import Approve
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import WrongReturn, attempt
 from orgthink.runtime.budget import Limits
+from orgthink.runtime.clock import run_main
 from orgthink.runtime.organization import Organization
-from orgthink.runtime.runner import run_main
 from orgthink.tasks import task_of
 from orgthink.util.errors import UserError, required
 from orgthink.util.terminal import show

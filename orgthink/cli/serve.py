@@ -21,7 +21,7 @@ from orgthink.engines import Engines
 from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.record.folder import RunFolder, dated
 from orgthink.runtime import Backing
-from orgthink.runtime.runner import run_main
+from orgthink.runtime.clock import run_main
 from orgthink.util.errors import UserError, pick
 from orgthink.util.redaction import conceal
 from orgthink.util.tabular import toml_tables

@@ -15,7 +15,7 @@ from orgthink.evaluate.evaluation import require_planned
 from orgthink.record.episode import Sampling
 from orgthink.record.failures import failure_message
 from orgthink.record.folder import RunFolder, dated, require_vacant
-from orgthink.runtime.runner import run_main
+from orgthink.runtime.clock import run_main
 from orgthink.util.errors import UserError, required, user_input
 from orgthink.util.pace import Pace
 from orgthink.util.terminal import show

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from orgthink.grammar.toolcall import FINAL, BadCall, CallStatus, Response, ToolCall
 from orgthink.record.episode import FormatError
-from orgthink.runtime.agent import Agent
+from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.budget import BudgetExhausted
-from orgthink.runtime.result import Result
 from orgthink.tools.faults import Faults
 from orgthink.tools.tool import Desk, Tool, editable_call, paid_work, response_of
 from orgthink.util.errors import nearest

@@ -1,11 +1,10 @@
 """What organizations are written in, and what runs them."""
 
-from orgthink.runtime.agent import Agent, Backing
+from orgthink.runtime.agent import Agent, Backing, Result
 from orgthink.runtime.approval import Allow, Approve, Deny, Edit, PendingCall
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import BudgetExhausted, Limits
 from orgthink.runtime.organization import Organization
-from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.util.errors import Failure
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from orgthink.record.episode import Approval, CancelSource, Decision, Message, Status, StopReason
-from orgthink.runtime.agent import Agent, Work
+from orgthink.runtime.agent import Agent, Result, Work
 from orgthink.runtime.budget import BudgetExhausted, Limits
 from orgthink.runtime.deadline import DeadlineMissed, within
-from orgthink.runtime.result import Result
 from orgthink.util.errors import Failure, ToolError
 
 Kind = Literal["fork", "tool"]

@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from orgthink.record.episode import CancelSource, Episode, Problem, StopReason, episode_id
-from orgthink.runtime.agent import Backing, Watcher
+from orgthink.runtime.agent import Backing, Result, Watcher
 from orgthink.runtime.approval import Approve
 from orgthink.runtime.budget import BudgetExhausted, Limits
 from orgthink.runtime.deadline import DeadlineMissed, within
 from orgthink.runtime.organization import Organization
-from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.util.concurrency import first_error
 from orgthink.util.errors import ErrorKind, Failure

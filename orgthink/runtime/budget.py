@@ -5,7 +5,6 @@ An organization may set a part of it aside for its last word (`Account.set_aside
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from math import inf
 from typing import ClassVar
@@ -44,7 +43,7 @@ class Limits:
     depth: int = 1
     """Levels of forks: 1 lets an organizer have workers, 2 lets those have their own. Code takes no level."""
     episode_seconds: float | None = None
-    """Deadline of the episode: of its longest chain of work. Time queued in the HTTP client does not count."""
+    """Deadline of the episode. """
     agent_seconds: float | None = None
     """Deadline of each forked agent, from the moment it starts."""
     answer_seconds: float | None = None
@@ -90,35 +89,6 @@ class Account:
         """`amounts` are limits of tokens, turns, cost and forks; `levels` of forks lie between it and its parent."""
         self._amounts, self._depth, self._parent, self._levels = amounts, depth, parent, levels
         self._spent: dict[str, float] = {}
-        self._reserves: list[Account] = []
-        """Set aside, of this or of one below: what is left of them, nobody else may spend."""
-        self._apart = False
-        """Whether this was set aside: what others spend does not reduce it."""
-
-    def set_aside(self, **amounts: float) -> Account:
-        """An account with these amounts of what is left, or with all that is left of a budget that has less.
-
-        Nothing else can spend them until they are released. What has no limit has none there either.
-        """
-        left = {name: self.left(name) for name in amounts}
-        reserved = {name: max(0, min(amount, left[name])) for name, amount in amounts.items() if left[name] < inf}
-        reserve = Account(**reserved, depth=self.depth, parent=self, levels=0)
-        reserve._apart = True
-        for account in reserve._above():
-            account._reserves.append(reserve)
-        return reserve
-
-    def release(self) -> None:
-        """Give back what is left of it, if it was set aside."""
-        for account in self._above() if self._apart else ():
-            account._reserves.remove(self)
-        self._apart = False
-
-    def _above(self) -> Iterator[Account]:
-        account = self._parent
-        while account is not None:
-            yield account
-            account = account._parent
 
     def inherit(self, *, deeper: bool = True, **amounts: float | None) -> Account:
         """The account of a fork: its own limits, if given, within what is left of these.
@@ -140,23 +110,18 @@ class Account:
     def left(self, name: str) -> float:
         """What may still be spent; infinity where nothing limits it."""
         own = self._own(name)
-        return own if self._parent is None or self._apart else min(own, self._parent.left(name))
+        return own if self._parent is None else min(own, self._parent.left(name))
 
     def _own(self, name: str) -> float:
         """What the limit of this account itself leaves."""
         limit = self._amounts.get(name)
-        if limit is None:
-            return inf
-        reserved = sum(max(0, reserve._own(name)) for reserve in self._reserves if reserve._limits(name))
-        return limit - self._spent.get(name, 0) - reserved
-
-    def _limits(self, name: str) -> bool:
-        return self._amounts.get(name) is not None
+        return inf if limit is None else limit - self._spent.get(name, 0)
 
     def spend(self, name: str, amount: float) -> None:
         """Record spending that has happened; it may overdraw."""
-        for account in (self, *self._above()):
-            account._spent[name] = account._spent.get(name, 0) + amount
+        self._spent[name] = self._spent.get(name, 0) + amount
+        if self._parent is not None:
+            self._parent.spend(name, amount)
 
     def require(self, name: str, amount: float = 1) -> None:
         """Spend `amount` beforehand; raises BudgetExhausted if it is not left."""
@@ -179,8 +144,8 @@ class Account:
         return None
 
     def _exhausted(self, name: str) -> BudgetExhausted:
-        """The error of the account, this or one above, of which least is left. What was set aside is not used."""
-        if self._parent is not None and not self._apart and self._parent.left(name) < self._own(name):
+        """The error of the account, this or one above, of which least is left."""
+        if self._parent is not None and self._parent.left(name) < self._own(name):
             return self._parent._exhausted(name)
         limit = self._amounts.get(name)
         assert limit is not None, f"{name} has no limit"

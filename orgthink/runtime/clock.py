@@ -1,19 +1,77 @@
-"""Virtual time: an event loop whose clock jumps to the next timer as soon as nothing is left to do.
+"""Event loops: `run_main` for programs, and virtual time for tests and demos.
 
-Concurrency tests and demos on the scripted engine are deterministic and take milliseconds, however many
-seconds pass inside.
+On virtual time the clock jumps to the next timer as soon as nothing is left to do. So concurrency tests with the
+scripted engine are deterministic and take milliseconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import selectors
-from collections.abc import Callable, Coroutine
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from orgthink.runtime.runner import runner
-
 T = TypeVar("T")
+
+LAST_SECONDS = 10.0
+"""What is cancelled when the main work is over gets so long to clean up: servers are ended, files are closed."""
+
+_log = logging.getLogger(__name__)
+
+
+def run_main(main: Coroutine[Any, Any, T]) -> T:
+    """As `asyncio.run`, but it ends also where a task does not."""
+    with runner() as running:
+        return running.run(main)
+
+
+@contextmanager
+def runner(loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> Iterator[asyncio.Runner]:
+    """As asyncio's, which waits for ever for a task that swallows its cancellation."""
+    with asyncio.Runner(loop_factory=loop_factory) as running, _own_interrupts():
+        running.get_loop().set_exception_handler(_report)
+        try:
+            yield running
+        finally:
+            _end(running.get_loop())
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Put back who gets Ctrl-C: asyncio does not where somebody else has it when the loop is interrupted."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():  # None: not of Python
+            signal.signal(signal.SIGINT, before)
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """As asyncio reports what nobody has looked at, but for a Ctrl-C in a task: the loop has raised it, too."""
+    if not isinstance(context.get("exception"), KeyboardInterrupt):
+        loop.default_exception_handler(context)
+
+
+def _end(loop: asyncio.AbstractEventLoop) -> None:
+    """End all tasks of a loop that does not run. Those that go on after the last seconds, or a Ctrl-C, are given up."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    try:
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_SECONDS))
+    finally:
+        late = [task for task in tasks if not task.done()]
+        for task in late:  # asyncio waits for those that it knows
+            asyncio._unregister_task(task)
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # said below
+        if late:
+            _log.warning("%d task(s) do not end when they are cancelled: the program ends without them", len(late))
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):

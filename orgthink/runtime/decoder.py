@@ -32,8 +32,7 @@ from orgthink.record.episode import (
     StopReason,
 )
 from orgthink.runtime.budget import Account, BudgetExhausted
-from orgthink.runtime.draft import Draft
-from orgthink.runtime.growing_context import Backing, GrowingContext
+from orgthink.runtime.context import Backing, Draft, GrowingContext
 from orgthink.util.errors import ErrorKind, Failure
 
 _LEAST_SHARE = 1 / 64

@@ -31,12 +31,12 @@ from orgthink.record.episode import (
     StopReason,
     Trace,
 )
-from orgthink.runtime.agent import Agent, Backing, Watcher, Work
+from orgthink.runtime.agent import Agent, Result, Watcher, Work
 from orgthink.runtime.approval import Approve, Approver, Editable
 from orgthink.runtime.budget import FORKS, BudgetExhausted, Limits
+from orgthink.runtime.context import Backing
 from orgthink.runtime.deadline import DeadlineMissed, end, within
-from orgthink.runtime.result import Result
-from orgthink.util.concurrency import Stopwatch, chain, elapsed, standing_still, tell_waits, without_exit
+from orgthink.util.concurrency import tell_waits, without_exit
 from orgthink.util.errors import Failure
 
 T = TypeVar("T")
@@ -48,8 +48,6 @@ class _Fork:
 
     child: Agent
     task: asyncio.Task[None]
-    watch: Stopwatch
-    """Of its chain of work."""
 
 
 class Session:
@@ -93,8 +91,9 @@ class Session:
         self._operator = asyncio.current_task()
         """Whose cancellation is no limit's."""
         self._zero = asyncio.get_running_loop().time() - since
-        self._over = inf if self.limits.episode_seconds is None else elapsed() + self.limits.episode_seconds
-        """When the deadline of the episode passes, on the watch of its chain of work, which begins now."""
+        seconds = self.limits.episode_seconds
+        self._over = inf if seconds is None else asyncio.get_running_loop().time() + seconds
+        """When the deadline of the episode passes, on the clock of the event loop."""
         self._approver = None if approve is None else Approver(approve, self.limits, self.clock)
         self._free = asyncio.Semaphore(self.capacity)
         """Places in the pool."""
@@ -242,16 +241,14 @@ class Session:
         parent.edges.append(Edge(EdgeKind.FORK, key, child.id, parent.steps))
         self.agents.append(child)
         self._watch("fork", parent, key)
-        watch = Stopwatch(elapsed())
-        task = self._tasks.create_task(self._begin(child, work, seconds, editable, watch))
-        self._forks[parent.id][key] = _Fork(child, task, watch)
+        task = self._tasks.create_task(self._begin(child, work, seconds, editable))
+        self._forks[parent.id][key] = _Fork(child, task)
 
     async def join(self, parent: Agent, key: str) -> Result:
         """Wait for a fork and take what it returned. The key is free afterwards; KeyError if it was."""
         fork = self._forks[parent.id][key]
         self._lend(parent)
-        with standing_still(fork.watch):
-            await asyncio.wait({fork.task})
+        await asyncio.wait({fork.task})
         del self._forks[parent.id][key]
         parent.edges.append(Edge(EdgeKind.JOIN, key, fork.child.id, parent.steps))
         self._watch("join", parent, key)
@@ -283,23 +280,27 @@ class Session:
     async def sparing(
         self, root: Agent, share: float, amounts: Mapping[str, float], work: Coroutine[Any, Any, T]
     ) -> T | None:
-        """Do the root's work in all but a reserve of what it may use. The reserve is its account afterwards.
+        """Do the root's work in all but a reserve of its budget, which it may use afterwards.
 
-        The reserve has the amounts of the budgets that `amounts` names, and a share of the tokens and the seconds. When
-        the other seconds are over, the work ends with what it forked, and returns `None`.
+        The reserve is the amounts in `amounts`, and a share of the tokens and the seconds. When the other seconds are
+        over, the work ends with what it forked, and returns `None`.
         """
-        tokens = root.account.left("tokens")
-        reserve = root.account.set_aside(tokens=ceil(share * tokens) if tokens < inf else 0, **amounts)
-        seconds = None if root.over == inf else max(0.0, (root.over - elapsed()) * (1 - share))
+        whole = root.account
+        kept = {**amounts, "tokens": ceil(share * whole.left("tokens")) if whole.left("tokens") < inf else 0}
+        root.account = whole.inherit(
+            deeper=False,
+            **{name: max(0, whole.left(name) - each) for name, each in kept.items() if whole.left(name) < inf},
+        )
+        seconds = root.over - asyncio.get_running_loop().time()
         try:
-            return await within(seconds, self.limits.grace, work)
+            return await within(None if seconds == inf else max(0.0, seconds * (1 - share)), self.limits.grace, work)
         except DeadlineMissed:
             root.stop, root.cancel = StopReason.DEADLINE, CancelSource.LIMIT
             return None
         finally:
             await root.rest()
             await self._end(self._below(root), CancelSource.PARENT)
-            root.account = reserve
+            root.account = whole
 
     async def cancel(self, parent: Agent, key: str, source: CancelSource = CancelSource.PARENT) -> None:
         """End a fork before it is done; joining it then gives an empty result with status CANCELLED."""
@@ -358,9 +359,7 @@ class Session:
                 fork.child.cancel = fork.child.cancel or source
         await end([*others, *(fork.task for fork in forks)], self.limits.grace)
 
-    async def _begin(
-        self, child: Agent, work: Work, seconds: float | None, editable: Editable | None, watch: Stopwatch
-    ) -> None:
+    async def _begin(self, child: Agent, work: Work, seconds: float | None, editable: Editable | None) -> None:
         """Do the work of a fork, if an approver lets it be done."""
         tell_waits(child.waited)
         if self._approver is not None:
@@ -373,8 +372,7 @@ class Session:
             if approved is None:
                 return
             work = approved
-        with chain(watch):
-            await self._work(child, work, seconds)
+        await self._work(child, work, seconds)
 
     async def _work(self, child: Agent, work: Work, seconds: float | None) -> None:
         """Do the work of a fork in a place of the pool and turn however it ends into a result.
@@ -385,7 +383,7 @@ class Session:
             await self._place(child)
             child.started()
             seconds = self._deadline(child, seconds)
-            child.over = child.over if seconds is None else min(child.over, elapsed() + seconds)
+            child.over = child.over if seconds is None else min(child.over, asyncio.get_running_loop().time() + seconds)
             child.ended(StopReason.DONE, await within(seconds, self.limits.grace, _bounded(work, child)))
         except DeadlineMissed:
             child.cancel = CancelSource.LIMIT
@@ -403,7 +401,6 @@ class Session:
             raise
         finally:
             self._leave(child)
-            child.account.release()
             await self._end(self._below(child), CancelSource.PARENT)
 
     def _deadline(self, child: Agent, seconds: float | None) -> float | None:

@@ -14,8 +14,7 @@ from typing import Any, Literal, Protocol
 from orgthink.grammar.solution import after_thinking, read_proposal
 from orgthink.grammar.toolcall import CallStatus, Response
 from orgthink.record.episode import Problem, Status, StopReason
-from orgthink.runtime.agent import Agent
-from orgthink.runtime.result import Result
+from orgthink.runtime.agent import Agent, Result
 from orgthink.tasks.vote import prepared, vote
 from orgthink.tools.schema import Parameters
 from orgthink.tools.tool import Desk, Tool, editable_call, paid_work

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from orgthink.grammar.strict_json import dump, parse
 from orgthink.grammar.toolcall import CallStatus, ToolCall
 from orgthink.record.episode import Status
-from orgthink.runtime.result import Result
+from orgthink.runtime.agent import Result
 
 KINDS = (CallStatus.EXEC_ERR, CallStatus.TIMEOUT, CallStatus.PARSE_ERR)
 """Ways in which a call fails, equally likely."""

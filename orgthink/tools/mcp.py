@@ -32,8 +32,7 @@ from pydantic import ValidationError
 
 from orgthink.grammar.toolcall import cut_middle
 from orgthink.record.episode import Status
-from orgthink.runtime.agent import Agent
-from orgthink.runtime.result import Result
+from orgthink.runtime.agent import Agent, Result
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.line_limit import Parts
 from orgthink.tools.schema import Parameters

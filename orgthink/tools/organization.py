@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from orgthink.runtime.agent import Agent
+from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.organization import Organization, fork_organization
-from orgthink.runtime.result import Result
 from orgthink.tools.schema import Parameters
 from orgthink.tools.tool import Desk
 from orgthink.util.errors import require_at_least

@@ -7,7 +7,7 @@ import signal
 from textwrap import dedent
 from typing import Protocol
 
-from orgthink.runtime.result import Result
+from orgthink.runtime.agent import Result
 from orgthink.util.terminal import excerpt
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orgthink.runtime.result import Result
+from orgthink.runtime.agent import Result
 from orgthink.tools.program import CodeRunner
 from orgthink.tools.tool import FunctionTool, Tool
 

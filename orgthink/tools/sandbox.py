@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import IO
 
 from orgthink.record.episode import Status
-from orgthink.runtime.result import Result
+from orgthink.runtime.agent import Result
 from orgthink.tools import bubblewrap, cgroup, processes
 from orgthink.tools.cgroup import Cgroup
 from orgthink.tools.keeper import Keeper

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from orgthink.record.episode import Status
-from orgthink.runtime.result import Result
+from orgthink.runtime.agent import Result
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.program import ending, unindented
 from orgthink.util.errors import ToolError, UserError

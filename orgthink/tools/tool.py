@@ -14,11 +14,10 @@ from typing import Any, Protocol
 
 from orgthink.grammar.toolcall import CallStatus, Response
 from orgthink.record.episode import Message, Problem, Status
-from orgthink.runtime.agent import Agent, Work
+from orgthink.runtime.agent import Agent, Result, Work
 from orgthink.runtime.approval import Editable
 from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.deadline import DeadlineMissed
-from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.tools.schema import Parameters, json_values
 from orgthink.util.errors import Failure, ToolError, require_at_least

@@ -24,7 +24,7 @@ from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
 from orgthink.record.guard import Crash, is_storable, raised
 from orgthink.record.journal import Journal
-from orgthink.runtime.runner import runner
+from orgthink.runtime.clock import runner
 from orgthink.training import checkpoint
 from orgthink.training.backend import PolicyBackend
 from orgthink.training.checkpoint import say_recorded, say_saved, say_start

@@ -1,7 +1,6 @@
 """Run many jobs at once. An exception in one cancels the others and is raised alone, without a group.
 
-A client that bounds what it does at once makes its callers wait, by a bound of its own or because its server takes no
-more. That time says nothing about the work, so no deadline counts it: see `place` and `Stopwatch`.
+A client that bounds how much it does at once makes its callers wait: see `place`.
 """
 
 from __future__ import annotations
@@ -70,97 +69,7 @@ def innermost(error: BaseException) -> BaseException:
     return error
 
 
-class Stopwatch:
-    """How long a chain of work has taken: neither waits for places at a client count, nor those for other chains.
-
-    It goes on while it is held by nobody. While it is held for others it shows at least what these do.
-    """
-
-    def __init__(self, start: float = 0.0) -> None:
-        self._now = asyncio.get_running_loop().time
-        self._read, self._since, self._holds = start, self._now(), 0
-        self._others: list[Stopwatch] = []
-
-    def read(self) -> float:
-        """Seconds."""
-        if not self._holds:
-            return self._read + self._now() - self._since
-        return max([self._read, *(other.read() for other in self._others)])
-
-    def hold(self, other: Stopwatch | None = None) -> None:
-        """Stand still, for another one or for nobody. It may be held several times at once."""
-        self._read = self.read()
-        self._holds += 1
-        self._others += [] if other is None else [other]
-
-    def release(self, other: Stopwatch | None = None) -> None:
-        """Go on, after a hold for the same one."""
-        self._read, self._since = self.read(), self._now()
-        self._holds -= 1
-        if other is not None:
-            self._others.remove(other)
-
-
-class Watching(Protocol):
-    """Looks at the watches of all chains below something."""
-
-    @property
-    def watches(self) -> set[Stopwatch]: ...
-
-
-_watch: ContextVar[Stopwatch | None] = ContextVar("watch", default=None)
-"""Of the chain that a task belongs to; without a deadline nobody has one."""
-_watching: ContextVar[tuple[Watching, ...]] = ContextVar("watching", default=())
 _tell: ContextVar[Callable[[float], None] | None] = ContextVar("tell", default=None)
-
-
-def elapsed() -> float:
-    """What the watch of this chain shows."""
-    watch = _watch.get()
-    return watch.read() if watch else 0.0
-
-
-@contextmanager
-def chain(watch: Stopwatch, *watching: Watching) -> Iterator[None]:
-    """Another chain, of this task meanwhile and of those that it creates. It ends with the block.
-
-    Whoever watches the chain that it comes from watches it, and these do.
-    """
-    tokens = _watch.set(watch), _watching.set((*_watching.get(), *watching))
-    with watched(watch):
-        try:
-            yield
-        finally:
-            _watch.reset(tokens[0])
-            _watching.reset(tokens[1])
-
-
-@contextmanager
-def watched(watch: Stopwatch) -> Iterator[None]:
-    """Around the life of a chain."""
-    watching = _watching.get()
-    for each in watching:
-        each.watches.add(watch)
-    try:
-        yield
-    finally:
-        watch.hold()
-        for each in watching:
-            each.watches.discard(watch)
-
-
-@contextmanager
-def standing_still(other: Stopwatch | None = None) -> Iterator[None]:
-    """Around a wait for another chain: meanwhile and afterwards the watch shows at least what that one does."""
-    watch = _watch.get()
-    if watch is None:
-        yield
-        return
-    watch.hold(other)
-    try:
-        yield
-    finally:
-        watch.release(other)
 
 
 def tell_waits(record: Callable[[float], None]) -> None:
@@ -269,24 +178,17 @@ def _timed() -> Iterator[None]:
 
 
 async def pause(seconds: float) -> None:
-    """Wait until a server may be asked again: it takes no time on any watch and is told, as a wait for a place."""
-    with standing_still(), _timed():
+    """Wait until a server may be asked again; recorded like a wait for a place."""
+    with _timed():
         await asyncio.sleep(seconds)
 
 
 @asynccontextmanager
 async def place(places: Acquirable) -> AsyncIterator[None]:
-    """One of the places of a client. To wait for it takes no time on any watch.
-
-    The stay there is a chain of its own, so that it counts also while others of the same chain wait.
-    """
-    stay = Stopwatch(elapsed())
-    stay.hold()
-    with standing_still(stay), watched(stay):
-        with _timed():
-            await places.acquire()
-        stay.release()
-        try:
-            yield
-        finally:
-            places.release()
+    """One of the places of a client."""
+    with _timed():
+        await places.acquire()
+    try:
+        yield
+    finally:
+        places.release()

@@ -34,7 +34,7 @@ from orgthink.grammar.toolcall import (
     render_responses,
 )
 from orgthink.record.episode import Status
-from orgthink.runtime.result import Result
+from orgthink.runtime.agent import Result
 from orgthink.tools.agents import code_in
 from orgthink.tools.corpus import Corpus, Passage
 from orgthink.tools.mcp import McpTool, mcp_tools

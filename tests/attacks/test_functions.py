@@ -17,7 +17,7 @@ import orgthink
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.record.episode import Problem, StopReason
 from orgthink.runtime import Limits, Organization, Session, runner
-from orgthink.runtime.result import Result, result_of
+from orgthink.runtime.agent import Result, result_of
 from orgthink.tools.corpus import Passage
 from orgthink.tools.search import _read, look_up
 from orgthink.tools.tool import MOST_RETURNED, Desk, FunctionTool, paid_work, response_of

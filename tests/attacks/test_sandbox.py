@@ -17,7 +17,7 @@ from attacks.outside import bait, children, command, of_user
 from attacks.programs import ATTACKS
 
 from orgthink.record.episode import Status
-from orgthink.runtime.result import Result
+from orgthink.runtime.agent import Result
 from orgthink.tools import processes
 from orgthink.tools.sandbox import Bubblewrap
 

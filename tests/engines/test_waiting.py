@@ -6,11 +6,9 @@ import asyncio
 from dataclasses import dataclass
 
 import httpx2
-import pytest
 
 from orgthink.engines.endpoint.client import EndpointEngine
-from orgthink.measure.usage import usage
-from orgthink.record.episode import Episode, Problem, Sampling, Status, StopReason
+from orgthink.record.episode import Episode, Problem, Sampling, Status
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
@@ -61,62 +59,6 @@ async def say(agent: Agent) -> str:
 def fanned(streams: int, organization: Fan, limits: Limits) -> Episode:
     problem = Problem("p", "t", "q")
     return run_virtual(attempt(organization, problem, Backing(engine(streams), Sampling(9)), limits=limits))
-
-
-@pytest.mark.parametrize("streams", [1, 7, 64, 256, 1000])
-@pytest.mark.parametrize("whose", ["call", "agent", "episode"])
-def test_a_deadline_does_not_run_while_a_call_waits_for_the_clients_own_bound(streams: int, whose: str):
-    limits = {"call": Limits(CALLS), "agent": Limits(CALLS, agent_seconds=DEADLINE)}.get(
-        whose, Limits(CALLS, episode_seconds=DEADLINE)
-    )
-    episode = fanned(streams, Fan(DEADLINE if whose == "call" else None), limits)
-    assert episode.stop is StopReason.DONE and episode.answer == "7" * CALLS
-    assert {trace.status for trace in episode.traces} == {Status.OK}
-    agents = [trace for trace in episode.traces if trace.role == "agent"]
-    waves = -(-CALLS // streams)
-    assert episode.seconds == pytest.approx(SECONDS * waves)
-    assert max(trace.queued for trace in agents) == pytest.approx(SECONDS * (waves - 1))
-    assert all(trace.end - trace.start == pytest.approx(trace.queued + SECONDS) for trace in agents)
-    rows = {row.role: row.queued for row in usage([episode])}
-    assert rows["tool"] == rows["controller"] == 0 and rows["agent"] == pytest.approx(sum(t.queued for t in agents))
-
-
-@dataclass(frozen=True)
-class Restless(Organization):
-    """Agents that go on and on, so that some of them always wait for a place."""
-
-    name: str = "restless"
-    roles = ("agent",)
-
-    async def run(self, problem: Problem, session: Session) -> str | None:
-        root = session.controller()
-
-        async def go_on(agent: Agent) -> None:
-            while True:
-                await agent.complete()
-                agent.tell("And?")
-
-        async def begin_more(tool: Agent) -> None:
-            for i in range(1000):
-                await session.call(tool, str(i), session.agent("agent", ()), say)
-
-        work = {"agent": go_on, "tool": begin_more}[self.name.rpartition(" ")[2]]
-        for i in range(4):
-            session.fork(root, str(i), session.code("tool") if work is begin_more else session.agent("agent", ()), work)
-        for i in range(4):
-            await session.join(root, str(i))
-        return None
-
-
-@pytest.mark.parametrize("streams", [1, 2, 3])
-@pytest.mark.parametrize("who", ["agent", "tool"])
-def test_that_somebody_always_waits_holds_up_no_deadline(streams: int, who: str) -> None:
-    """Each is served in turn, 2 of every 8 ÷ streams seconds; a chain that was served for 6 is late."""
-    problem, limits = Problem("p", "t", "q"), Limits(8, episode_seconds=DEADLINE)
-    what, how = Restless(f"restless {who}"), Backing(engine(streams), Sampling(9))
-    episode = run_virtual(attempt(what, problem, how, limits=limits))
-    assert episode.stop is StopReason.DEADLINE
-    assert DEADLINE <= episode.seconds <= 4 * DEADLINE / streams + 3 * SECONDS
 
 
 def test_a_server_that_is_late_itself_is_late():

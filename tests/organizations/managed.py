@@ -17,11 +17,10 @@ from orgthink.measure.orchestration import rounds
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.organizations.tool_use import ToolUse
 from orgthink.record.episode import Episode, FormatError, Problem, Sampling, Status
-from orgthink.runtime.agent import Backing
+from orgthink.runtime.agent import Backing, Result
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.runtime.result import Result
 from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import FunctionTool, Tool
 from orgthink.util.errors import Failure

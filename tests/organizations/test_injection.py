@@ -15,11 +15,10 @@ from orgthink.grammar.toolcall import ToolCall, read_reply, render_call, render_
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Origin, Problem, Sampling
-from orgthink.runtime.agent import Backing
+from orgthink.runtime.agent import Backing, Result
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.organization import Organization
-from orgthink.runtime.result import Result
 from orgthink.tools.corpus import Passage
 from orgthink.tools.search import search_tool
 from orgthink.tools.tool import FunctionTool, Tool

@@ -23,10 +23,9 @@ from orgthink.grammar.toolcall import CallStatus, ToolCall, render_reply
 from orgthink.measure.orchestration import statuses
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.record.episode import Episode, Problem, Sampling
-from orgthink.runtime.agent import Backing
+from orgthink.runtime.agent import Backing, Result
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
-from orgthink.runtime.result import Result
 from orgthink.tools import processes
 from orgthink.tools.faults import Faults
 from orgthink.tools.python import python_tool

@@ -28,11 +28,10 @@ from orgthink.measure.usage import replies
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.record.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
 from orgthink.rewards.paramanager import ParaManagerReward
-from orgthink.runtime.agent import Backing
+from orgthink.runtime.agent import Backing, Result
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.runtime.result import Result
 from orgthink.tools.corpus import Passage
 from orgthink.tools.python import python_tool
 from orgthink.tools.search import search_tool

@@ -15,8 +15,8 @@ from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import FormatError, Status, StopReason
 from orgthink.runtime import budget
+from orgthink.runtime.agent import Result
 from orgthink.runtime.budget import TURNS, Account, BudgetExhausted, Limits
-from orgthink.runtime.result import Result
 
 ASYNCTHINK = AsyncThink()
 
@@ -258,19 +258,3 @@ def test_own_limits_are_within_those_above():
     assert child.left("tokens") == 20
     with pytest.raises(BudgetExhausted, match="depth"):
         child.inherit().inherit()
-
-
-@given(st.integers(0, 50), st.integers(0, 60), st.integers(0, 30), st.integers(0, 30))
-def test_a_reserve_below_is_nobody_elses_until_it_is_released(kept: int, own: int, spent: int, others: int) -> None:
-    """Whoever spends of it takes nothing from others, and what is left of it comes back."""
-    episode = Account(tokens=100, depth=3)
-    worker, sibling = episode.inherit(tokens=own), episode.inherit()
-    reserve = worker.set_aside(tokens=kept)
-    kept = min(kept, own)
-    sibling.spend("tokens", others)
-    assert sibling.left("tokens") == 100 - kept - others and reserve.left("tokens") == kept
-    assert worker.left("tokens") == min(own - kept, 100 - kept - others)
-    reserve.spend("tokens", min(spent, kept))
-    assert sibling.left("tokens") == 100 - kept - others
-    reserve.release()
-    assert sibling.left("tokens") == 100 - min(spent, kept) - others

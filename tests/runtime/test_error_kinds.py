@@ -12,8 +12,8 @@ from orgthink.measure.accuracy import error_kinds
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Exhausted, Status, StopReason
 from orgthink.record.episode_json import dump, load
+from orgthink.runtime.agent import Result
 from orgthink.runtime.budget import Account, BudgetExhausted, Limits
-from orgthink.runtime.result import Result
 from orgthink.util.errors import ErrorKind, Failure, ToolError
 
 FORK = "<FORK-1> one </FORK-1> <JOIN-1>"

@@ -203,7 +203,7 @@ class Canceller:
         controller = session.controller()
 
         async def work(agent):
-            from orgthink.runtime.result import Result
+            from orgthink.runtime.agent import Result
 
             return Result(await agent.complete())
 

@@ -11,8 +11,8 @@ from scripts import play, words
 from orgthink.engines.scripted import Turn
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.record.episode import CONTROLLER, Message, Origin, Status, StopReason
+from orgthink.runtime.agent import Result
 from orgthink.runtime.budget import Limits
-from orgthink.runtime.result import Result
 
 
 def ask(text: str) -> tuple[Message, ...]:

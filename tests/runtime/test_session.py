@@ -16,8 +16,8 @@ from orgthink.grammar.asyncthink import organizer_scanner
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
 from orgthink.record.episode import CancelSource, Origin, Status, StopReason
+from orgthink.runtime.agent import Result
 from orgthink.runtime.budget import Limits
-from orgthink.runtime.result import Result
 
 ASYNCTHINK = AsyncThink()
 

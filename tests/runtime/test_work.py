@@ -10,8 +10,8 @@ from scripts import play, words
 from orgthink.engines.scripted import Turn
 from orgthink.organizations.parallel import Parallel
 from orgthink.record.episode import CancelSource, EdgeKind, Status, StopReason
+from orgthink.runtime.agent import Result
 from orgthink.runtime.budget import Limits
-from orgthink.runtime.result import Result
 from orgthink.util.errors import Failure
 
 

@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.record.episode import Episode, Message, Problem, Sampling, Status, StopReason
-from orgthink.runtime.agent import Backing
+from orgthink.runtime.agent import Backing, Result
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import BudgetExhausted, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.deadline import DeadlineMissed
 from orgthink.runtime.organization import Organization
-from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.tools.agents import SAMPLES, agents, code_in
 from orgthink.tools.search import retriever_named, search_tool

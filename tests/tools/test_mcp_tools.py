@@ -19,9 +19,8 @@ import pytest
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.grammar.toolcall import CallStatus
 from orgthink.record.episode import Problem, Sampling, Status, StopReason
-from orgthink.runtime.agent import Backing
+from orgthink.runtime.agent import Backing, Result
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.tools.mcp import McpTool, mcp_tools
 from orgthink.tools.tool import Desk, Tool, status_of

@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 
 from orgthink.cli.resuming import INTERRUPTED, again, interruptible, settings_of, written
 from orgthink.record.folder import RunFolder, dated, require_vacant
-from orgthink.runtime.runner import run_main
+from orgthink.runtime.clock import run_main
 from orgthink.util.errors import UserError, pick
 from orgthink.util.files import locked
 from orgthink.util.terminal import show

@@ -29,9 +29,8 @@ from orgthink.organizations.paramanager import Aliases, ids_of
 from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.rounds import Rounds
 from orgthink.record.episode import FormatError, Message, Problem, Status, StopReason
-from orgthink.runtime.agent import Agent
+from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.organization import Organization
-from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import all_prepared, vote
 from orgthink.tools.agents import REASONER, ROLES, SAMPLES, answers_of

@@ -20,9 +20,8 @@ from orgthink.grammar.toolcall import CallStatus, Response, cut_middle
 from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.reply import charge_call, visible_text
 from orgthink.record.episode import Message, Problem
-from orgthink.runtime.agent import Agent
+from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.organization import Organization
-from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import all_prepared, vote
 from orgthink.tools.tool import Desk, Tool, editable_call, paid_work, response_of

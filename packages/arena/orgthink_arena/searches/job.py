@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from orgthink.engines import Engines
 from orgthink.record.folder import RunFolder
 from orgthink.record.journal import Journal
-from orgthink.runtime.runner import run_main
+from orgthink.runtime.clock import run_main
 from orgthink.training.interrupt import interrupt
 from orgthink_arena.searches.search import Searching, SearchSettings
 

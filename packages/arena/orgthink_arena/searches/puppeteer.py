@@ -25,7 +25,7 @@ from orgthink.record.folder import RunFolder
 from orgthink.record.guard import Crash, Guard
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.runner import run_main
+from orgthink.runtime.clock import run_main
 from orgthink.runtime.session import Session
 from orgthink.tasks import task_named
 from orgthink.tasks.endless import endless

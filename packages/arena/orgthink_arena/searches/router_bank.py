@@ -20,7 +20,7 @@ from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
 from orgthink.runtime.budget import Limits
-from orgthink.runtime.runner import run_main
+from orgthink.runtime.clock import run_main
 from orgthink.training.recipes.jobs import Report
 from orgthink.training.rollout import require_models
 from orgthink.util.errors import UserError, require_at_least

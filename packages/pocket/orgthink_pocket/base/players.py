@@ -16,7 +16,7 @@ from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
 from orgthink.grammar.toolcall import TAGS, ToolCall, read_reply, read_responses, render_reply
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.episode import Message, Origin, Sampling, Span, Status
-from orgthink.runtime.result import Result
+from orgthink.runtime.agent import Result
 from orgthink.tasks.expression import ExpressionError, parse
 from orgthink.tools.toolbox import FINAL
 from orgthink_pocket.base import agents, manager_arithmetic, manager_countdown
