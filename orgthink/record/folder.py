@@ -32,7 +32,7 @@ from orgthink.util.files import LOCK, append, locked, made, open_to_append, read
 from orgthink.util.jsonl import cut_torn_line, whole_lines
 from orgthink.util.redaction import redact_values
 from orgthink.util.references import absolute, short_name
-from orgthink.util.secrets import by_name
+from orgthink.util.secrets import require_no_secrets
 from orgthink.util.validation import first_message, plain, typed
 
 T = TypeVar("T")
@@ -51,7 +51,8 @@ _DATA = {
 
 def _stored(settings: Any) -> Any:
     """Settings as config.json has them. UserError if a secret is among them."""
-    known = by_name(absolute(plain(settings)))  # the run may be resumed from another folder
+    known = absolute(plain(settings))  # the run may be resumed from another folder
+    require_no_secrets(known)
     if redact_values(known) != known:
         raise UserError("a secret, such as the key, is also a word of the settings: change one of them")
     return known

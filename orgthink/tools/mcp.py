@@ -41,7 +41,7 @@ from orgthink.util.beside import Threads
 from orgthink.util.concurrency import innermost
 from orgthink.util.errors import ToolError, UserError, require_at_least
 from orgthink.util.redaction import conceal_proxies, longest, redact, redact_foreign
-from orgthink.util.secrets import by_name_of_command, expand, words
+from orgthink.util.secrets import command_words, expand
 from orgthink.util.terminal import MOST_QUOTED, excerpt, reason
 
 try:
@@ -156,15 +156,15 @@ async def mcp_tools(command: str, cost: float = 0.0) -> list[McpTool]:
     """The tools of a server, `cost` units a call. UserError if it cannot be reached, or ToolError if it could before.
 
     `command` is an http(s):// URL, or a command line, run without a shell and with no more of the environment than
-    PATH, HOME and the like: `env NAME=VALUE command` gives it more, `env NAME=${NAME} command` without
-    the value. Names are the server's own: two servers may have the same.
+    PATH, HOME and the like: `env NAME=${NAME} command` passes a variable on.
+    The server chooses the names of its tools: two servers may have the same ones.
     """
     keeper = _connection(command)
     try:
         server = await keeper.get()
     except Exception as error:
         kind = ToolError if keeper.was_open else UserError
-        raise kind(f"no MCP server at {by_name_of_command(command)!r}: {_line(error)}") from error
+        raise kind(f"no MCP server at {command!r}: {_line(error)}") from error
     first = _FIRST.setdefault(asyncio.get_running_loop(), {}).setdefault(command, server.tools)
     return [replace(tool, cost=cost) for tool in first]
 
@@ -228,7 +228,7 @@ async def _address(command: str, stderr: IO[str], stack: AsyncExitStack) -> Any:
             event_hooks={"request": [_paced()], "response": [_bounded]},
         )
         return streamable_http_client(expand(command), http_client=await stack.enter_async_context(http))
-    program, *arguments = words(command) or [""]
+    program, *arguments = command_words(command) or [""]
     limit = [str(Path(__file__).with_name("line_limit.py")), str(_MOST_BYTES), str(_MOST_PARTS)]
     # What is no UTF-8 must not end the package's reader, whose calls would wait for ever.
     parameters = StdioServerParameters(

@@ -17,7 +17,6 @@ from orgthink.tools.sandbox import runner_named
 from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import FunctionTool, Tool
 from orgthink.util.errors import UserError, pick, require_at_least, user_input
-from orgthink.util.secrets import by_name_of_command
 
 ENSEMBLE = "ensemble_solver"
 """The tool whose agents are all asked the same."""
@@ -124,7 +123,7 @@ async def served(servers: Sequence[str], taken: Sequence[str]) -> dict[str, Tool
             if tool.name in earlier:
                 tool = replace(tool, name=f"{tool.name}_{place}", original=tool.name)
             if tool.name in (*taken, *found):
-                where = f"MCP server {by_name_of_command(server)!r}"
+                where = f"MCP server {server!r}"
                 raise UserError(f"{where}: there is a tool {tool.name} already: leave one of them out")
             found[tool.name] = tool
     return found

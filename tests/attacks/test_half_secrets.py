@@ -18,7 +18,7 @@ from orgthink.tools.sandbox import runner_named
 from orgthink.tools.schema import Parameters
 from orgthink.tools.search import look_up, retriever_named
 from orgthink.tools.tool import MOST_RETURNED
-from orgthink.util import redaction, secrets
+from orgthink.util import redaction
 from orgthink.util.errors import UserError
 from orgthink.util.terminal import MOST_QUOTED
 
@@ -32,7 +32,6 @@ GONE = "nothing of it is left"
 @pytest.fixture(autouse=True)
 def nothing_hidden_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redaction, "_forms", ())
-    monkeypatch.setattr(secrets, "_given", {})
 
 
 def hides(text: str) -> bool:
@@ -48,15 +47,16 @@ def hides(text: str) -> bool:
            f"sys.exit({FAR + KEY!r} + 'y' * {4 * MOST_QUOTED - 14})"),
 )  # fmt: skip
 async def test_an_mcp_server_prints_half_a_token(
-    attack: Attack, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    attack: Attack, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("mcp")
+    monkeypatch.setenv("ORGTHINK_TOKEN", KEY)
     from orgthink.tools.mcp import mcp_tools
 
     server = tmp_path / "server.py"
     server.write_text(f"import json, sys\n{attack.given}\nsys.exit('the end')\n")
     with pytest.raises(UserError, match="it said last: ") as caught:
-        await mcp_tools(f"env TOKEN={KEY} {sys.executable} {server}")
+        await mcp_tools(f"env TOKEN=${{ORGTHINK_TOKEN}} {sys.executable} {server}")
     assert hides(str(caught.value)) and hides(caplog.text)
 
 

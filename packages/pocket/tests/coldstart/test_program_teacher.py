@@ -45,7 +45,10 @@ def test_the_rows_of_the_program_are_what_the_runtime_reads(tmp_path: Path, caps
 
 def test_the_program_writes_what_the_pocket_model_is_taught(tmp_path: Path):
     """The same traces as the lessons of the shipped model, prompts included."""
-    assert main(["synth", "--teacher", "program", "--n", "3", "--out", str(tmp_path / "run")]) == 0
+    assert (
+        main(["synth", "--teacher", "program", "--task", "countdown-mini", "--n", "3", "--out", str(tmp_path / "run")])
+        == 0
+    )
     rows = read_pairs(tmp_path / "run" / "pairs.jsonl")
     for problem in problems(RunFolder.open(tmp_path / "run").settings("synth", Synthesis)).values():
         root, *workers = organizer(problem, 2, random.Random(f"program 0 2 {problem.id}"))
@@ -58,7 +61,7 @@ def test_the_program_writes_what_the_pocket_model_is_taught(tmp_path: Path):
 
 def test_a_finished_run_is_told_again_without_its_teacher(tmp_path: Path, capsys):
     run = tmp_path / "run"
-    assert main(["synth", "--teacher", "program", "--n", "4", "--out", str(run)]) == 0
+    assert main(["synth", "--teacher", "program", "--task", "countdown-mini", "--n", "4", "--out", str(run)]) == 0
     names = ("pairs.jsonl", "pairs.parquet", "dropped.jsonl", "synth.json")
     before, told = [(run / name).read_bytes() for name in names], capsys.readouterr().out
     (run / "pairs.jsonl").unlink()
