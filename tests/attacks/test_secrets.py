@@ -15,7 +15,6 @@ import pytest
 from attacks.catalogue import Attack, each
 from attacks.serving import serving
 from loopback import MODEL, Exchange, answers, loopback, says, sends
-from orgthink.tools.retriever_client import RetrieverClient
 from rich.console import Console
 
 from orgthink.cli import main
