@@ -1,5 +1,4 @@
-"""Credit, by name: from the rewards of groups to advantages. A new kind is one file, here or in a package of yours: a
-frozen dataclass whose fields are its settings."""
+"""Credit by name: from rewards of groups to advantages. A new credit is one file: a frozen dataclass of settings."""
 
 from __future__ import annotations
 
@@ -9,37 +8,37 @@ from typing import NamedTuple
 
 
 class AgentWork(NamedTuple):
-    """What an agent did in an attempt."""
+    """An agent's reward in an attempt."""
 
     parent: str | None
-    """The nearest agent above it that has a reward too; `None` if there is none."""
+    """The nearest ancestor with a reward; `None` without one."""
     reward: float
-    """Of its own work."""
+    """Reward of its own work."""
 
 
 class EpisodeCredit(ABC):
-    """One advantage an episode, relative to its group, or one an agent."""
+    """One advantage per episode or per agent, relative to the group."""
 
     __slots__ = ()
 
     @property
     def imitated_from(self) -> float | None:
-        """The reward from which an episode is imitated, whatever the others of its group earned; `None` if none is."""
+        """Least reward of imitated episodes, whatever the group earned; `None` without imitation."""
         return None
 
     @abstractmethod
     def __call__(self, groups: Mapping[str, Mapping[str, float]]) -> Mapping[str, float]:
-        """Advantage of each episode, by its id; who is left out is not trained on.
+        """Advantage of each episode by id; episodes without one are not trained on.
 
-        `groups` maps a problem to the rewards of its episodes. ValueError for rewards that are no numbers.
+        `groups` maps a problem to the rewards of its episodes. ValueError for rewards that are not finite.
         """
 
     def of_agents(
         self, groups: Mapping[str, Mapping[str, Mapping[str, AgentWork]]]
     ) -> Mapping[str, Mapping[str, float]] | None:
-        """Advantage of each agent, by episode and agent; who is left out is not trained on. `None`, as by default:
-        all agents of an episode share its advantage.
+        """Advantage of each agent by episode and agent; agents without one are not trained on. `None` (default): all
+        agents of an episode share its advantage.
 
-        `groups` maps a problem to its episodes, and these to the work of their agents. ValueError as above.
+        `groups` maps a problem to its episodes, and each episode to its agents. ValueError as above.
         """
         return None

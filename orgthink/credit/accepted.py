@@ -1,6 +1,6 @@
 """Credit of rejection sampling (RFT, arXiv 2308.01825; RAFT, arXiv 2304.06767): imitate the accepted attempts.
 
-The baseline to beat for every other credit: the same rollouts, the same optimizer, and no attempt that is pushed away.
+The baseline for every other credit: the same rollouts and optimizer, without negative advantages.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from orgthink.credit.shared import FLAT
 
 @dataclass(frozen=True, slots=True)
 class AcceptedCredit(EpisodeCredit):
-    """Advantage 1 for an accepted attempt; the others are not trained on. So a step is one of supervised fine-tuning on
-    the accepted attempts of its own policy."""
+    """Advantage 1 for accepted attempts; others are not trained on: supervised fine-tuning on the policy's own accepted
+    attempts."""
 
     least: float = 1.0
     """Least reward of an accepted attempt."""
     best: bool = False
-    """Whether it must be the best of its group, too (RAFT). Of several, all are."""
+    """Whether it must also be the best of its group (RAFT); ties are all accepted."""
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.least):

@@ -15,7 +15,7 @@ Normalise = Literal["std", "none"]
 """Whether advantages are divided by the group's standard deviation."""
 
 FLAT = 1e-9
-"""Spread of rewards under which a group teaches nothing."""
+"""Standard deviation under which a group has no gradient."""
 
 
 def advantages(
@@ -23,17 +23,16 @@ def advantages(
 ) -> tuple[float, ...] | None:
     """Reward minus the mean of its group, divided by the group's (population) standard deviation, or not.
 
-    `delta` is added to the standard deviation it is divided by, so that a small one is not blown up (δ in Eq. 19 of
-    ParaManager).
+    `delta` is added to the standard deviation (δ in Eq. 19 of ParaManager).
 
-    `None` if all rewards are the same: such a group has no gradient and is dropped. Dividing by a spread that
-    is due to a small λ alone makes concurrency as loud as accuracy; `normalise="none"` does not.
+    `None` if all rewards are equal: such a group has no gradient and is dropped. Dividing by a deviation that comes
+    from a small λ alone makes concurrency weigh as much as accuracy; `normalise="none"` avoids this.
     ValueError if the group is empty, a reward is not a number, or `delta` is not a number from 0 on.
     """
     if not 0 <= delta < math.inf:
         raise ValueError(f"delta is {delta}: it must be a number from 0 on")
     if not rewards:
-        raise ValueError("the group is empty: an advantage is relative to others")
+        raise ValueError("the group is empty")
     for i, reward in enumerate(rewards):
         if not math.isfinite(reward):
             raise ValueError(f"the reward of sample {i} is {reward}: it must be a number")

@@ -16,7 +16,7 @@ from orgthink.util.errors import require_at_least
 
 @dataclass(frozen=True, slots=True)
 class AsyncThinkScore(Score):
-    """The reward of one episode, and what it is made of."""
+    """The reward of one episode and its parts."""
 
     accuracy: float
     """R_A, 0 to 1."""
@@ -43,30 +43,30 @@ REACHED = 0.6
 
 @dataclass(frozen=True, slots=True)
 class AsyncThinkReward(EpisodeReward):
-    """AsyncThink's reward R (Eq. 3). The paper leaves R_FE, λ and τ open: these are ours.
+    """AsyncThink's reward R (Eq. 3). The paper leaves R_FE, λ and τ open: these values are ours, and so is R_L.
 
-    R_L is ours too. R_η grows with whatever workers decode, needed or not. R_L grows as the critical path gets shorter.
+    R_η grows with every token of a worker, needed or not. R_L grows as the critical path gets shorter.
     """
 
     accuracy: Literal["fraction", "all"] = "fraction"
     """R_A: min(n_c, n_s) / n_s, or 1 if that is 1 and else 0."""
     format_error: float = -0.5
-    """R_FE. Being cut off without a final answer is one of the paper's four errors."""
+    """R_FE. No final answer, also by truncation, is one of the paper's four errors."""
     weight: float = 0.2
     """λ. Below 1 / n_s, so that no concurrency is worth a solution."""
     threshold: float | None = None
     """τ: η / c from which more concurrency earns nothing. Without one it is 0.6 of the largest η / c: 0.6 (c - 1) / c
     where workers are counted, 0.6 where the organizer is too."""
     count: Count = "workers"
-    """Who counts for η: `workers` is Eq. 1 as printed, so an organizer that never forks earns nothing."""
+    """Agents that count for η: `workers` is Eq. 1 as printed, so an organizer that never forks earns 0."""
     path_weight: float = 0.0
     """μ, of R_L."""
     longest_path: int = 1_000
     """Decoding steps on the critical path from which R_L is 0."""
     malformed: bool = False
-    """Whether text that has a tag but is no action is a format error. It is none of the paper's four."""
+    """Whether a malformed tag is a format error, which the paper does not list."""
     nested: bool = False
-    """Whether a format error of a worker that organizes workers of its own costs the episode."""
+    """Whether a format error of a worker that forks counts for the episode."""
 
     watched: ClassVar[Mapping[str, str]] = {"penalised": "penalised {:.0%}"}
 
@@ -79,7 +79,7 @@ class AsyncThinkReward(EpisodeReward):
             raise ValueError(f"format_error is {self.format_error}: it must be a number up to 0, or errors would pay")
 
     def most_if_wrong(self, required: int) -> float:
-        """One solution is missing, and concurrency and path could not be better."""
+        """One solution is missing, and concurrency and path are at their best."""
         right = (required - 1) / required if self.accuracy == "fraction" else 0.0
         return right + self.weight + self.path_weight * right
 
@@ -98,10 +98,10 @@ class AsyncThinkReward(EpisodeReward):
 
 
 def concurrency_reward(episode: Episode, threshold: float | None = None, count: Count = "workers") -> float:
-    """R_η = min(η / c, τ) / τ (Eq. 2), 0 if nothing was decoded or there is nobody to fork to.
+    """R_η = min(η / c, τ) / τ (Eq. 2), 0 if nothing was decoded or the capacity is 1.
 
-    Eq. 1 as printed counts every worker while it decodes, whether or not its work reaches the organizer. `joined`
-    counts the organizer, and no worker whose work reached no one; `pool` counts everybody.
+    Eq. 1 as printed counts every worker while it decodes, whether or not it is joined. `joined` counts the organizer
+    and the joined workers; `pool` counts all agents.
     """
     if threshold is None:
         threshold = REACHED * ((episode.capacity - 1) / episode.capacity if count == "workers" else 1)
@@ -110,7 +110,5 @@ def concurrency_reward(episode: Episode, threshold: float | None = None, count: 
 
 
 def path_reward(episode: Episode, longest: int) -> float:
-    """1 - path / `longest`, at least 0: how short the critical path (Eq. 4) is. R_L is R_A times this, so giving up
-    earns nothing.
-    """
+    """1 - path / `longest`, at least 0. R_L is R_A times this, so giving up earns 0."""
     return max(0.0, 1 - critical_path(episode) / longest)

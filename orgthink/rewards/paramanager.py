@@ -25,12 +25,12 @@ from orgthink.rewards import EpisodeReward, Score
 from orgthink.util.errors import UserError, require_above_zero, require_at_least
 
 Gate = Literal["none", "correct"]
-"""Whether the terms beside R_task count always, or only where that is 1."""
+"""When the terms other than R_task count: always, or only if R_task is 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParaManagerScore(Score):
-    """The reward of one episode, and what it is made of. The parts are neither weighted nor gated."""
+    """The reward of one episode and its parts, which are neither weighted nor gated."""
 
     task: float
     """R_task, 0 or 1."""
@@ -78,8 +78,8 @@ class ParaManagerReward(EpisodeReward):
     theta_par: float = 1.25
     """θ_par: calls a round, on average, from which R_par is earned."""
     count: Literal["requested", "executed"] = "requested"
-    """Calls that are among the n_t of Eq. 14: all that were written (the paper), or none that were refused, so that
-    calls of unknown tools do not earn R_par."""
+    """Calls that count for n_t (Eq. 14): all that were written (the paper), or only executed calls, so that calls of
+    unknown tools do not earn R_par."""
     theta_tool: int = 3
     """θ_tool: different tools from which R_tool is earned."""
     length_target: int = 12288
@@ -87,14 +87,14 @@ class ParaManagerReward(EpisodeReward):
     cost_target: float = 8.0
     """C_tar in cost units; twice as many earn nothing."""
     tags: CallTags = TAGS
-    """Of the manager whose episodes these are."""
+    """Tags of the manager's calls."""
 
     def __post_init__(self) -> None:
         require_at_least(0, self, "task", "format", "diversity", "efficiency")
         require_above_zero(self, "theta_par", "theta_tool", "length_target", "cost_target")
 
     def most_if_wrong(self, required: int) -> float:
-        """What a tidy episode earns beside R_task."""
+        """The largest sum of the other terms."""
         return 0.0 if self.gate == "correct" else self.format + self.diversity + self.efficiency
 
     def __call__(self, episode: Episode) -> ParaManagerScore:
@@ -102,10 +102,10 @@ class ParaManagerReward(EpisodeReward):
         if episode.grade is None:
             raise ValueError(f"episode {episode.id} is not graded, so it has no reward")
         if not managed(episode):
-            raise ValueError(f"episode {episode.id} has no manager, so it has none of its rewards")
+            raise ValueError(f"episode {episode.id} has no manager, so it has no reward")
         spent = cost(episode)
         if spent is None:
-            raise ValueError(f"nobody knows what the calls of episode {episode.id} cost, so it has no reward")
+            raise ValueError(f"call costs of episode {episode.id} are missing, so it has no reward")
         replies = [one.reply for one in rounds(episode, self.tags)]
         per_round = requested_per_round if self.count == "requested" else calls_per_round
         earned = ParaManagerScore(

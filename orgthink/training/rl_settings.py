@@ -73,8 +73,8 @@ class RlSettings(Optimization):
                 )
             if self.credit.of_agents({}) is not None and not self.reward.by_agent:
                 raise UserError(
-                    "this credit is of single agents, and the reward only of whole episodes, so nobody but the root "
-                    "would be trained: set reward.kind=subtasks, or credit.kind=shared"
+                    "this credit needs a reward of single agents, and the reward has only one of whole episodes: "
+                    "set credit.kind=shared"
                 )
 
     @property

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.evaluate.grading import grade
-from orgthink.measure.concurrency import concurrency
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Sampling
 from orgthink.rewards.asyncthink import concurrency_reward
@@ -20,7 +17,6 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.countdown import COUNTDOWN
-from orgthink.training.coldstart.structures import Step, random_plan
 
 PROBLEM = COUNTDOWN.problem([1, 2, 3, 4, 5], 10)
 RIGHT = "1 + 4 + 5 ; 2 + 3 + 5 ; 1 + 2 + 3 + 4 ; 5 * 4 / 2"
@@ -88,69 +84,3 @@ def test_the_table_of_the_paper_s_page_is_what_the_code_computes(kind: str) -> N
         for c in CAPACITIES
     ]
     assert f"| {kind} | {' | '.join(earned)} |" in PAGE.read_text()
-
-
-@dataclass(frozen=True)
-class Structure:
-    """What a scripted organizer does, and how long everybody thinks."""
-
-    steps: tuple[Step, ...]
-    thoughts: tuple[int, ...]
-    """Words of each step that is a thought."""
-    work: tuple[tuple[int, bool], ...]
-    """Of each worker: words, and whether it returns something."""
-    capacity: int
-
-    @property
-    def episode(self) -> Episode:
-        said, lengths, number = [""], iter(self.thoughts), 0
-        for step in self.steps:
-            match step.action:
-                case "think":
-                    said[-1] += think(next(lengths))
-                case "fork":
-                    number += 1
-                    said[-1] += fork(step.key, number)
-                case "join":
-                    said[-1] += f" <JOIN-{step.key}>"
-                    said.append("")
-        said[-1] += ANSWER
-        returned = " <RETURN> x </RETURN>"
-        return played(said, [think(n) + returned * useful for n, useful in self.work], self.capacity)
-
-
-def random_structure(rng: random.Random, capacity: int) -> Structure:
-    steps = (*random_plan(rng, capacity), Step("think"))
-    thoughts = tuple(rng.randint(1, 30) for step in steps if step.action == "think")
-    work = tuple((rng.randint(1, 40), rng.random() < 0.8) for step in steps if step.action == "fork")
-    return Structure(steps, thoughts, work, capacity)
-
-
-def joined_later(structure: Structure, rng: random.Random) -> Structure | None:
-    """The same with a Join after the thought that follows it, so that more is thought while a worker works."""
-    steps = structure.steps
-    places = [i for i in range(len(steps) - 1) if (steps[i].action, steps[i + 1].action) == ("join", "think")]
-    if not places:
-        return None
-    i = rng.choice(places)
-    return replace(structure, steps=(*steps[:i], steps[i + 1], steps[i], *steps[i + 2 :]))
-
-
-@pytest.mark.parametrize("capacity", CAPACITIES)
-def test_more_concurrency_that_reaches_the_answer_never_earns_less(capacity: int) -> None:
-    """1,000 random structures over all c, a fifth of whose workers return nothing: an organizer that joins a worker
-    later, and so thinks beside it for longer, never earns less; and none that forks earns nothing."""
-    rng = random.Random(capacity)
-    compared = 0
-    for _ in range(334):
-        structure = random_structure(rng, capacity)
-        episode = structure.episode
-        earned = concurrency_reward(episode)
-        assert 0 < earned <= 1 and not episode.format_faults
-        later = joined_later(structure, rng)
-        if later is not None:
-            compared += 1
-            more = later.episode
-            assert (concurrency(more, "workers") or 0) >= (concurrency(episode, "workers") or 0) - 1e-9
-            assert concurrency_reward(more) >= earned - 1e-9
-    assert compared > 300

@@ -69,7 +69,7 @@ def test_who_is_right_earns_more_than_who_is_wrong_and_that_not_less_than_who_sa
     ],
 )
 def test_rewards_that_would_teach_the_opposite_are_refused(values):
-    with pytest.raises(ValueError, match=r"^rewards are .*right must be above wrong$"):
+    with pytest.raises(ValueError, match=r"^rewards are .*unparsed ≤ wrong < right$"):
         MarsReward(**values)
 
 

@@ -24,7 +24,6 @@ from tiny_recipes import ASYNCTHINK, MARSRL
 
 from orgthink import engines
 from orgthink.credit.accepted import AcceptedCredit
-from orgthink.credit.recursive import RecursiveCredit
 from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import EngineUnavailable
@@ -41,7 +40,6 @@ from orgthink.record.episode import Episode, Grade, Message, Origin, Problem, Sa
 from orgthink.record.folder import RunFolder
 from orgthink.rewards.asyncthink import AsyncThinkReward, AsyncThinkScore
 from orgthink.rewards.paramanager import ParaManagerReward
-from orgthink.rewards.subtasks import SubtaskReward
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization
@@ -338,12 +336,18 @@ def test_the_reward_of_a_manager_needs_one(name):
             settings.require(None)
 
 
+@dataclass(frozen=True, slots=True)
+class CreditByAgent(SharedCredit):
+    """Credit of single agents."""
+
+    def of_agents(self, groups):
+        return {}
+
+
 def test_credit_by_agent_needs_a_reward_by_agent():
-    """Without one it would train the root alone, and nobody would see why."""
-    settings = replace(SETTINGS, credit=RecursiveCredit(), reward=AsyncThinkReward())
-    with pytest.raises(UserError, match=r"set reward\.kind=subtasks, or credit\.kind=shared$"):
+    settings = replace(SETTINGS, credit=CreditByAgent(), reward=AsyncThinkReward())
+    with pytest.raises(UserError, match=r"set credit\.kind=shared$"):
         settings.require(None)
-    replace(settings, reward=SubtaskReward()).require(None)
     replace(settings, credit=SharedCredit()).require(None)
 
 
