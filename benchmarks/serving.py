@@ -26,8 +26,7 @@ from orgthink.organizations.prompts import prompt
 from orgthink.record.episode import Problem, Sampling
 from orgthink.record.folder import RunFolder
 from orgthink.runtime import Backing, Limits
-from orgthink.serve.app import application
-from orgthink.serve.connection import server
+from orgthink.serve.app import application, server
 from orgthink.serve.episodes import Served, ServedEpisodes
 
 REPEATS = 20

@@ -72,8 +72,7 @@ class Serve(Traced, Options):
         return 0
 
     async def _serve(self, key: str | None, traced: Around) -> None:
-        from orgthink.serve.app import application
-        from orgthink.serve.connection import server
+        from orgthink.serve.app import application, server
         from orgthink.serve.episodes import ServedEpisodes
 
         more = _tables(self.more)

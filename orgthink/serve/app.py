@@ -1,16 +1,17 @@
-"""The web application: routes, keys, bounds on what a client may send, and the end of clients that go away."""
+"""The web application: routes, keys, request limits, and the end of an episode whose client leaves."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -31,26 +32,31 @@ _Made = TypeVar("_Made")
 
 LARGEST = 8 << 20
 """Most bytes of a request's body."""
-HELD = 256 << 20
-"""Most bytes of all bodies that are arriving; and as many of the episodes that readers of the live page are taking."""
-READERS = 16
-"""Most readers of the live page that may wait for an episode; further ones are told to ask again."""
-PART = 1 << 16
-"""Bytes of an episode that are sent before its reader has taken them."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names of this machine."""
 DATA_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-"""Of what the live page asks for: it stays on no disk."""
+"""Headers of the live page's data, which browsers must not store."""
 PAGE_HEADERS = DATA_HEADERS | {"referrer-policy": "no-referrer", "cross-origin-opener-policy": "same-origin"}
-"""Of the live page, beside its policy."""
+"""Headers of the live page in addition to its policy."""
+
+
+CONNECTIONS = 512
+"""Most open connections; further ones get the status 503."""
+
+
+def server(app: Starlette) -> uvicorn.Server:
+    """A server of the application."""
+    quiet = {"log_config": None, "log_level": "warning", "access_log": False, "server_header": False}
+    how = {"ws": "none", "lifespan": "off", "proxy_headers": False, "limit_concurrency": CONNECTIONS}
+    return uvicorn.Server(uvicorn.Config(app, http="h11", **quiet, **how))  # type: ignore[arg-type]
 
 
 def application(
     served: Mapping[str, Served], episodes: ServedEpisodes, *, key: str | None = None, page: bool = True
 ) -> Starlette:
-    """The application. `key` is asked of every client; without one it may be called by names of this machine only.
+    """The application. Every client must send `key`; without a key only names of this machine may call it.
 
-    `page` is whether it has the live page, on which whoever may call sees every client's episodes.
+    `page`: whether it has the live page, which shows the episodes of all clients.
     """
     routes = _Routes(served, episodes, key)
     live = [Route("/", routes.page), Route("/rows", routes.listing), Route("/rows/{name}", routes.episode)]
@@ -66,7 +72,7 @@ def application(
         ],
         exception_handlers={RequestError: _refused, HTTPException: _unknown, Exception: _bug},  # type: ignore[dict-item]
     )
-    found.router.redirect_slashes = False  # that would answer before a route has asked for the key
+    found.router.redirect_slashes = False  # a redirect would answer before the key is checked
     return found
 
 
@@ -75,14 +81,6 @@ class _Routes:
         self._served, self._episodes, self._key = served, episodes, key
         self._page = live_page("orgthink serve", {"models": ", ".join(served)} if key is None else {}, locked=bool(key))
         self._began = int(time.time())
-        self._held = 0
-        """Bytes of bodies that are arriving."""
-        self._reading = 0
-        """Bytes of episodes that readers of the live page are taking."""
-        self._waiting = 0
-        """Readers of the live page that wait for an episode."""
-        self._packing = asyncio.Lock()
-        """Of who makes the data of an episode, which takes many times its size."""
 
     async def health(self, request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -113,13 +111,13 @@ class _Routes:
         return await self._answer(request, responses.read)
 
     async def page(self, request: Request) -> Response:
-        """The live page. It holds nothing to protect, so that it can ask for the key."""
+        """The live page. It contains no data, so it can ask for the key."""
         if self._key is None:
             self._admit(request)
         return HTMLResponse(self._page.text, headers=PAGE_HEADERS | {"content-security-policy": self._page.policy})
 
     async def listing(self, request: Request) -> Response:
-        """What runs and what has ended, for the live page."""
+        """Rows of running and ended episodes for the live page."""
         self._admit(request)
         after = request.query_params.get("after", "0")
         if not (after.isascii() and after.isdigit() and len(after) < 16):
@@ -137,42 +135,16 @@ class _Routes:
     async def episode(self, request: Request) -> Response:
         """An episode as it stands, for the live page."""
         self._admit(request)
-        if self._waiting >= READERS:
-            raise _too_many_readers()
-        self._waiting += 1
-        try:
-            text = await _unless_gone(request, asyncio.create_task(self._packed(request.path_params["name"])))
-        finally:
-            self._waiting -= 1
-        return _Taken(text, self._taken)
-
-    async def _packed(self, name: str) -> bytes:
-        """The data of an episode. RequestError without one. Only one is made at a time, also where its reader leaves:
-        a thread cannot be stopped."""
-        async with self._packing:
-            if self._reading > HELD:
-                raise _too_many_readers()
-            making = asyncio.create_task(self._made(name))
-            try:
-                text = await asyncio.shield(making)
-            finally:
-                await asyncio.wait([making])
-            self._reading += len(text)  # before the next one is made; its response gives them back
-            return text
-
-    async def _made(self, name: str) -> bytes:
-        packed = await self._episodes.board.packed(name)
+        packed = await self._episodes.board.packed(request.path_params["name"])
         if packed is None:
             raise RequestError("there is no such episode, or it has not begun", 404, code="no_episode")
-        return await asyncio.to_thread(encoded, packed)  # it may be large, and others are streaming
-
-    def _taken(self, size: int) -> None:
-        self._reading -= size
+        text = await asyncio.to_thread(encoded, packed)  # it may be large, and others are streaming
+        return Response(text, headers=DATA_HEADERS, media_type="application/json")
 
     async def _answer(self, request: Request, read: Callable[[bytes], Exchange]) -> Response:
         self._admit(request)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise RequestError("the content type must be application/json", 415)  # no form of a foreign page
+            raise RequestError("the content type must be application/json", 415)  # which no form can send
         exchange = read(await self._body(request))
         question = exchange.question
         served = self._find(question.model)
@@ -206,19 +178,14 @@ class _Routes:
         try:
             async for part in request.stream():
                 found += part
-                self._held += len(part)
                 if len(found) > LARGEST:
                     raise _too_large()
-                if self._held > HELD:
-                    raise RequestError("too many large bodies are arriving: ask again later", 429, code="busy")
         except ClientDisconnect:
             raise RequestError("the client went away", 499) from None
-        finally:
-            self._held -= len(found)
         return bytes(found)
 
     def _admit(self, request: Request) -> None:
-        """RequestError without the key, or where nobody has one, to a web page from elsewhere."""
+        """RequestError without the key; without any key, for web pages of other sites."""
         if self._key is None and _host(f"//{request.headers.get('host', '')}") not in LOOPBACK:
             raise RequestError("without a key this server is called as localhost or 127.0.0.1 only")
         if self._key is None and _from_elsewhere(request.headers):
@@ -229,7 +196,7 @@ class _Routes:
 
 
 class _Stream(StreamingResponse):
-    """A streamed response. With it ends the episode, also where its client left before the first event."""
+    """A streamed response. Its end ends the episode, also if the client left before the first event."""
 
     def __init__(self, task: asyncio.Task[Episode], *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -242,34 +209,13 @@ class _Stream(StreamingResponse):
             self._task.cancel()
 
 
-class _Taken(StreamingResponse):
-    """JSON that is sent no faster than it is taken, as it may be large."""
-
-    def __init__(self, text: bytes, taken: Callable[[int], None]) -> None:
-        """`taken` gets its size when all of it was sent, or its reader has left."""
-        super().__init__(_parts(text), headers=DATA_HEADERS, media_type="application/json")
-        self.headers["content-length"] = str(len(text))
-        self._size, self._taken = len(text), taken
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._taken(self._size)
-
-
-async def _parts(text: bytes) -> AsyncIterator[bytes]:
-    for begin in range(0, len(text), PART):
-        yield text[begin : begin + PART]
-
-
 class _Json(JSONResponse):
     def render(self, content: Any) -> bytes:
         return encoded(content)
 
 
 async def _unless_gone(request: Request, task: asyncio.Task[_Made]) -> _Made:
-    """What a task makes. It ends if its client goes away."""
+    """The result of a task, which is cancelled if its client leaves."""
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -288,10 +234,6 @@ async def _unless_gone(request: Request, task: asyncio.Task[_Made]) -> _Made:
             await leaving
 
 
-def _too_many_readers() -> RequestError:
-    return RequestError("too many episodes are being read: ask again later", 429, code="busy")
-
-
 def _too_large() -> RequestError:
     return RequestError(f"the body is larger than {LARGEST:,} bytes", 413, code="too_large")
 
@@ -305,7 +247,7 @@ def _host(url: str) -> str | None:
 
 
 def _from_elsewhere(headers: Headers) -> bool:
-    """Whether a browser says that a page of another host asks. To open a link that stands there is no call."""
+    """Whether a browser sends this from a page of another site; following a link is allowed."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
     by_a_link = headers.get("sec-fetch-dest") == "document"
     return (origin is not None and _host(origin) not in LOOPBACK) or (site == "cross-site" and not by_a_link)
@@ -316,7 +258,7 @@ async def _refused(request: Request, error: RequestError) -> Response:
 
 
 async def _unknown(request: Request, error: HTTPException) -> Response:
-    """No path of ours, or another method than its own."""
+    """An unknown path or method."""
     place = quoted(f"{request.method} {request.url.path}")
     text, code = {
         404: (f"there is no {place} here", "unknown_url"),

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
-import socket
-import threading
 import tracemalloc
 from pathlib import Path
 from typing import Any, cast
@@ -16,12 +13,13 @@ from attacks.catalogue import Attack, each
 
 pytest.importorskip("uvicorn")
 
-from attacks.test_clients import address, calm, one_line, question, turn
+from attacks.test_clients import one_line, question, turn
 from serve.test_serve import serving
 
-from orgthink.serve import app
 from orgthink.serve.lanes import Lanes
 from orgthink.util import terminal
+
+pytestmark = pytest.mark.thorough
 
 COSTS = "A request that is refused takes memory of its own size, and one line says why."
 SHARED = "What one client sends or reads holds no other up."
@@ -79,71 +77,6 @@ async def test_a_question_that_is_listed(attack: Attack, tmp_path: Path, monkeyp
         assert (await server.ask(**turn(attack.given * 1_000_000))).status_code == 200
         (row,) = (await server.client.get("/rows")).json()["ended"]
     assert row["problem"].startswith("\\u200b\\u200b") and max(lengths) < 1000
-
-
-@each(
-    Attack("readers of large episodes on the live page that take nothing", SHARED, "status 429 until they leave", None)
-)
-async def test_slow_readers_of_episodes(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "HELD", 20 << 20)
-    async with serving(tmp_path) as server:
-        tasks = len(asyncio.all_tasks())
-        assert (await server.ask(**turn("word " * 1_500_000))).status_code == 200
-        (row,) = (await server.client.get("/rows")).json()["ended"]
-        place = f"/rows/{row['id']}"
-        readers = list[socket.socket]()
-        while (reply := await server.client.get("/rows")).status_code == 200 and len(readers) < 3:
-            readers.append(client := socket.socket())
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            client.setblocking(False)
-            await asyncio.get_running_loop().sock_connect(client, address(server))
-            client.send(f"GET {place} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
-            await asyncio.get_running_loop().sock_recv(client, 100)
-        reply = await server.client.get(place)
-        assert reply.status_code == 429
-        one_line(reply.json())
-        assert (await server.ask()).status_code == 200
-        for client in readers:
-            client.close()
-        await calm(server, tasks + 1)
-        reply = await server.client.get(place)
-        assert reply.status_code == 200 and len(reply.json()["episode"]["agents"]) == 1
-
-
-@each(
-    Attack(
-        "readers who leave while they wait for a large episode",
-        SHARED,
-        "it is made once, for the first of them; status 429 for those beyond 16",
-        40,
-    ),
-)
-async def test_readers_who_leave(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, free = list[str](), threading.Event()
-
-    async def slowly(routes: Any, name: str) -> bytes:
-        made.append(name)
-        await asyncio.to_thread(free.wait, 20)
-        return b"{}"
-
-    async with serving(tmp_path) as server:
-        tasks = len(asyncio.all_tasks())
-        await server.ask()
-        (row,) = (await server.client.get("/rows")).json()["ended"]
-        with monkeypatch.context() as patch:
-            patch.setattr(app._Routes, "_made", slowly)
-            wires = [await asyncio.open_connection(*address(server)) for _ in range(attack.given)]
-            for _, writer in wires:
-                writer.write(f"GET /rows/{row['id']} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
-            refused = list(asyncio.as_completed([reader.readline() for reader, _ in wires]))[:24]
-            assert {await line for line in refused} == {b"HTTP/1.1 429 Too Many Requests\r\n"}, "16 wait"
-            for _, writer in wires:
-                writer.transport.abort()
-            await asyncio.sleep(0.2)
-            free.set()
-            await calm(server, tasks + 1)
-        assert made == [row["id"]]
-        assert (await server.client.get(f"/rows/{row['id']}")).status_code == 200
 
 
 @each(

@@ -29,7 +29,8 @@ from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import Billed, CancelSource, Message, Problem, Sampling, StopReason
 from orgthink.record.folder import RunFolder
 from orgthink.runtime import Backing, Limits
-from orgthink.serve import chat, connection, responses
+from orgthink.serve import app as serve_app
+from orgthink.serve import chat, responses
 from orgthink.serve.app import LARGEST, application
 from orgthink.serve.episodes import Served, ServedEpisodes
 from orgthink.serve.lanes import Lanes
@@ -95,7 +96,7 @@ async def serving(
     with run.journal(redo=None) as journal, socket.create_server(("127.0.0.1", 0)) as place:
         episodes = ServedEpisodes(journal, most)
         app = application(models, episodes, key=key, page=page)
-        server = connection.server(app)
+        server = serve_app.server(app)
         task = asyncio.create_task(server.serve([place]))
         url = f"http://127.0.0.1:{place.getsockname()[1]}"
         try:
