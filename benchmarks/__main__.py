@@ -1,6 +1,6 @@
 """`make bench`: all ratios that this environment can measure, with their goals and conditions.
 
-`python -m benchmarks --only pipeline` measures only MarsRL's pipeline, on your own model. `--only` takes every other
+`--only` takes every other
 group of rows as well. `--json FILE` adds the rows to a file: row → {"measured", "goal", "holds", "conditions"}.
 """
 
@@ -46,7 +46,6 @@ Group = Literal[
     "parallel-calls",
     "local",
     "training",
-    "pipeline",
     "simulation",
     "replay",
     "seconds",
@@ -60,24 +59,21 @@ Group = Literal[
 
 def main(
     only: Group = "all",
-    model: Path | None = None,
-    seeds: int = 3,
-    share: float = 1.0,
     file: Annotated[Path | None, tyro.conf.arg(name="json")] = None,
 ) -> None:
-    """Measure and print. `model`, `seeds` and `share` (of the trained tokens) apply to MarsRL's pipeline."""
+    """Measure and print."""
     collect_rarely()
     set_threads(spare=1)
     machine = f"{platform.machine()}, {cores()} cores, Python {platform.python_version()}, commit {commit()}"
     print(f"{machine}\n", flush=True)
-    for line in rows(only, model, seeds, share):
+    for line in rows(only):
         verdict = "met" if line.met else "missed"
         print(f"{line.name}: {line.value:.2f}  (goal {line.goal}: {verdict})\n    {line.conditions}", flush=True)
         if file is not None:
             save(line, machine, file)
 
 
-def rows(only: Group, model: Path | None, seeds: int, share: float) -> Iterator[Line]:
+def rows(only: Group) -> Iterator[Line]:
     """Yield the ratios as they are measured. Where vLLM is installed, all are those of vLLM."""
     if only == "all":
         installed = importlib.util.find_spec("vllm") is not None
@@ -89,14 +85,10 @@ def rows(only: Group, model: Path | None, seeds: int, share: float) -> Iterator[
     else:
         names = (only,)
     for name in names:
-        yield from _group(name, model, seeds, share)
+        yield from _group(name)
 
 
-def _group(name: str, model: Path | None, seeds: int, share: float) -> Iterable[Line]:
-    if name == "pipeline":
-        from benchmarks import pipeline
-
-        return pipeline.run(model, seeds, share)
+def _group(name: str) -> Iterable[Line]:
     return importlib.import_module(f"benchmarks.{MODULES[name]}").run()
 
 

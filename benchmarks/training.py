@@ -22,7 +22,6 @@ from orgthink.models.qwen3 import Qwen3
 from orgthink.record.folder import RunFolder
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.batches import collate
-from orgthink.training.embedded import embedded
 from orgthink.training.policy_loss import PolicyLoss, token_losses, weighted
 from orgthink.training.recipes.jobs import Policy
 from orgthink.training.recipes.registry import RECIPES, Training, start
@@ -62,7 +61,7 @@ def packing(sampled_by: str, when: str) -> Iterator[Line]:
     """
     job, loss = recipe("asyncthink-pocket"), PolicyLoss()
     backend, group, model = (
-        embedded(MODELS / sampled_by, job),
+        job.backend(MODELS / sampled_by),
         job.settings.rollout.group,
         Qwen3.load(MODELS / sampled_by),
     )
@@ -101,7 +100,7 @@ def sampled_rows(job: Policy, backend: EmbeddedBackend) -> tuple[list[PolicyRow]
 def mixed_precision() -> Iterator[Line]:
     """Speed and peak memory of a pass in bfloat16 with weights in float32, divided by those in float32."""
     job, loss = recipe("asyncthink-pocket"), PolicyLoss()
-    single, mixed = (embedded(FOLDER, replace(job, mixed_precision=on)) for on in (False, True))
+    single, mixed = (replace(job, mixed_precision=on).backend(FOLDER) for on in (False, True))
     rows, _ = sampled_rows(job, single)
 
     def works(backend: EmbeddedBackend) -> Callable[[], None]:
@@ -160,7 +159,7 @@ def train(job: Policy) -> list[dict]:
     lines: list[dict] = []
     with tempfile.TemporaryDirectory() as folder:
         run: RunFolder = start(Training("bench", job), Path(folder) / "run")
-        train_policy(embedded(FOLDER, job), job.source(), job.settings, run, lines.append)
+        train_policy(job.backend(FOLDER), job.source(), job.settings, run, lines.append)
     return lines[1:]
 
 

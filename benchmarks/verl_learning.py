@@ -26,11 +26,10 @@ from orgthink.measure.estimate import Estimate, average, difference
 from orgthink.tasks import task_named
 from orgthink.training.cluster.verl.launch import run
 from orgthink.training.cluster.verl.nodes import Placement
-from orgthink.training.embedded import SLOTS
 from orgthink.training.recipes.base_model import model_folder
 from orgthink.training.recipes.jobs import Policy
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, go_on, start
-from orgthink.training.rollout import roll_out
+from orgthink.training.rollout import SLOTS, roll_out
 
 RECIPE = "asyncthink-pocket"
 CHANGES = ("warmup=0", "decay=false")

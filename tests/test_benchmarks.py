@@ -25,14 +25,14 @@ def test_a_row_is_added_to_the_file_or_takes_the_place_of_its_former_self(tmp_pa
 def test_all_is_every_group_that_the_environment_can_measure(monkeypatch: pytest.MonkeyPatch):
     measured: list[str] = []
 
-    def group(name: str, *_: object) -> list[Line]:
+    def group(name: str) -> list[Line]:
         measured.append(name)
         return []
 
     monkeypatch.setattr("benchmarks.__main__._group", group)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert not list(rows("all", None, 1, 1.0))
-    assert {*measured, "vllm"} == {*MODULES, "pipeline"}
+    assert not list(rows("all"))
+    assert {*measured, "vllm"} == {*MODULES}
     measured.clear()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    assert not list(rows("all", None, 1, 1.0)) and measured == ["vllm", "replay", "waiting", "aborts"]
+    assert not list(rows("all")) and measured == ["vllm", "replay", "waiting", "aborts"]

@@ -18,7 +18,7 @@ from orgthink.evaluate.spending import Bound
 from orgthink.record.folder import RunFolder
 from orgthink.training.interrupt import answer
 from orgthink.util.errors import UserError
-from orgthink.util.settings import ByKind, alternatives, marks, require_known, types_below
+from orgthink.util.settings import require_known, types_below
 from orgthink.util.terminal import show
 
 T = TypeVar("T")
@@ -47,18 +47,10 @@ def settings_of(folder: RunFolder, kind: str, cls: type[T]) -> T:
     """
     settings = folder.settings(kind, cls)
     try:
-        require_known(cls, folder.config["settings"], (), _with_former)
+        require_known(cls, folder.config["settings"], (), types_below)
     except UserError as error:
         note(f"{folder.path / 'config.json'}: {error}: it is ignored")
     return settings
-
-
-def _with_former(hint: Any, place: Any) -> dict[str, Any]:
-    """Types of what lies below a place, by name; former names are known, too."""
-    known = types_below(hint, place)
-    classes = [*alternatives(hint), *(mark.class_of(place) for mark in marks(hint) if isinstance(mark, ByKind))]
-    former = [name for cls in classes for name in getattr(cls, "former", ())]
-    return {**known, **dict.fromkeys(former, Any)} if known else known
 
 
 def again(folder: RunFolder) -> str:

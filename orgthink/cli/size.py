@@ -36,7 +36,7 @@ class Size:
     set: Annotated[tuple[str, ...], arg(metavar="SETTING=VALUE")] = ()
     """Settings of the recipe, as in `orgthink train`."""
     assume: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
-    """Other values of the calculation, such as sampled=700 prompt=300 share=0.6 split=4 flops=0.3 memory=96. An unknown
+    """Other values of the calculation, such as sampled=700 prompt=300 share=0.6 flops=0.3 memory=96. An unknown
     name lists all of them."""
 
     def __call__(self) -> int:

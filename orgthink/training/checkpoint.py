@@ -4,8 +4,8 @@
     checkpoints/step-000500/trainer.pt     optimizer
     checkpoints/step-000500/trainer.json   step, position in the data
 
-A checkpoint is written under a temporary name, brought to the disk and then renamed. One that goes is renamed before
-it is removed. A folder with the final name is therefore complete. If the newest is damaged, the one before it serves.
+A checkpoint is written under a temporary name, synced and renamed, and renamed again before it is removed. So a folder
+with the final name is complete. If the newest checkpoint is damaged, the previous one is used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -33,9 +33,9 @@ RETAINED = 2
 """Number of newest checkpoints that are kept unless a training says otherwise."""
 
 _NAME = re.compile(r"step-([0-9]{6}|[1-9][0-9]{6,})")
-"""As `put` writes it: a step has one name."""
+"""Names that `put` writes."""
 _ABANDONED = (".step-*.partial", ".step-*.removed")
-"""What a killed process leaves behind: a checkpoint that is not yet complete, one that is no longer."""
+"""Incomplete checkpoints that a killed process leaves behind."""
 
 
 def put(
@@ -47,9 +47,8 @@ def put(
 ) -> Path:
     """Write the checkpoint of a step atomically. `fill` writes into a folder with an empty subfolder `model`.
 
-    Then the older checkpoints are removed but for the `keep` newest ones (`None`: all), and so are those of later
-    steps, which a damaged one may have left. OSError if it cannot be written, UserError if the run was moved: the
-    others stay.
+    Then it removes older checkpoints except the `keep` newest ones (`None`: all), and checkpoints of later steps, which
+    are damaged. OSError if it cannot be written, UserError if the run was moved: then the other checkpoints stay.
     """
     require_unmoved(run)
     place = run / "checkpoints"
@@ -65,10 +64,10 @@ def put(
         (temporary / "trainer.json").write_text(json.dumps({"step": step, **(state or {})}))
         _sync(temporary)
     except BaseException:
-        require_unmoved(run)  # else it is not ours to remove
-        shutil.rmtree(temporary, ignore_errors=True)  # on a full disk it would leave no room for anything else
+        require_unmoved(run)  # the folder may be of another run now
+        shutil.rmtree(temporary, ignore_errors=True)  # free the space on a full disk
         raise
-    require_unmoved(run)  # that took long
+    require_unmoved(run)
     if folder.exists() or folder.is_symlink():
         _remove(folder)
     temporary.rename(folder)
@@ -87,14 +86,14 @@ def saved(run: Path) -> list[Path]:
 
 
 class OtherSetup(UserError):
-    """A whole checkpoint that this setup cannot read: an older one would not help."""
+    """A complete checkpoint that this setup cannot read. An older one would not help."""
 
 
 def restored(run: Path, restore: Callable[[Path], T]) -> tuple[Path, T] | None:
     """The newest checkpoint that `restore` can read, and what that returned; `None` if there is no checkpoint.
 
-    `restore` raises UserError for a damaged one, or ValueError for a number in it that cannot be: then the next older
-    one serves, which is said. UserError of the newest one if all are damaged.
+    If `restore` raises UserError or ValueError, the next older checkpoint is used, with a message. UserError of the
+    newest one if all are damaged.
     """
     errors: list[UserError] = []
     for folder in reversed(saved(run)):
@@ -109,7 +108,7 @@ def restored(run: Path, restore: Callable[[Path], T]) -> tuple[Path, T] | None:
             errors.append(UserError(f"{folder} is not a checkpoint of this training: {reason(error)}"))
             continue
         if errors:
-            show(f"orgthink: {errors[0]}; going on from {folder.name}", error=True)
+            show(f"orgthink: {errors[0]}; continuing from {folder.name}", error=True)
         return folder, found
     if errors:
         raise errors[0]
@@ -133,7 +132,7 @@ def store(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> N
     try:
         model.save(folder / "model")
         torch.save(optimizer.state_dict(), folder / "trainer.pt")
-    except (SafetensorError, RuntimeError) as error:  # what safetensors and torch make of a full disk
+    except (SafetensorError, RuntimeError) as error:  # a full disk
         raise OSError(f"{folder}: {' '.join(str(error).split())}") from error
 
 
@@ -150,38 +149,21 @@ def load(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> di
         return state(folder)
     except (MemoryError, torch.OutOfMemoryError):
         raise
-    except Exception as error:  # damaged pickles raise anything
+    except Exception as error:  # a damaged pickle raises any exception
         raise UserError(f"{folder} is not a checkpoint of this training: {reason(error)}") from error
 
 
 def load_optimizer(file: Path, optimizer: torch.optim.Optimizer) -> None:
-    """Restore what an Adam optimizer has gathered. Its settings are those of this training, whatever the file says.
+    """Restore the state of an optimizer, but not its settings: those are of this training.
 
-    ValueError for what it could not have gathered, which PyTorch takes and the next step stumbles over; damaged pickles
-    raise anything.
+    ValueError for another model's state. A damaged pickle raises any exception.
     """
     with open_to_read(file) as stream:
         found = torch.load(stream, map_location="cpu", weights_only=True)
     own = optimizer.state_dict()["param_groups"]
     if [group["params"] for group in found["param_groups"]] != [group["params"] for group in own]:
         raise ValueError("its optimizer is of another model")
-    weights = dict(enumerate(weight for group in optimizer.param_groups for weight in group["params"]))
-    for number, gathered in found["state"].items():
-        _require_gathered(gathered, weights[number].shape)
     optimizer.load_state_dict({"state": found["state"], "param_groups": own})
-
-
-def _require_gathered(gathered: dict[str, Any], shape: torch.Size) -> None:
-    """ValueError unless Adam could have gathered this for a weight of that shape."""
-    if gathered.keys() != {"step", "exp_avg", "exp_avg_sq"}:
-        raise ValueError("its optimizer is none of Adam's")
-    shapes = {"step": torch.Size(), "exp_avg": shape, "exp_avg_sq": shape}
-    if not all(isinstance(one, torch.Tensor) and one.shape == shapes[name] for name, one in gathered.items()):
-        raise ValueError("its optimizer is of weights of another shape")
-    if not all(one.is_floating_point() and one.isfinite().all() for one in gathered.values()):
-        raise ValueError("its optimizer has gathered what is no finite number")
-    if gathered["step"] < 1 or (gathered["exp_avg_sq"] < 0).any():
-        raise ValueError("its optimizer counts no steps, or has a negative square")
 
 
 def _step(folder: Path) -> int:
@@ -189,7 +171,7 @@ def _step(folder: Path) -> int:
 
 
 def _sync(folder: Path) -> None:
-    """Bring everything in a folder to the disk: a power cut after the renaming could else leave files of zeros."""
+    """Sync all files of a folder. Otherwise a power cut after the renaming could leave empty files."""
     for parent, _, names in os.walk(folder):
         for name in names:
             with (Path(parent) / name).open("rb") as file:
@@ -198,14 +180,14 @@ def _sync(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a checkpoint. It loses its name first: half of one must not look like a whole one."""
+    """Remove a checkpoint. It is renamed first, so that a partly removed one is never read."""
     removed = folder.with_name(f".{folder.name}.removed")
     folder.rename(removed)
     _delete(removed)
 
 
 def _delete(path: Path) -> None:
-    """Delete a folder, or a link to one without what it points to."""
+    """Delete a folder, or a link but not its target."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -213,7 +195,7 @@ def _delete(path: Path) -> None:
 
 
 MOST = 1 << 32
-"""Largest size of a state, in bytes: it may hold everything that was sampled and is not trained on yet."""
+"""Largest size of a state file, in bytes: it may hold all sampled tokens that are not trained on yet."""
 
 
 def save_state(file: Path, state: Any) -> None:
@@ -221,72 +203,37 @@ def save_state(file: Path, state: Any) -> None:
     write_whole(file, json.dumps(plain(state)).encode())
 
 
-def load_state(file: Path, cls: type[T], upgraded: Callable[[Any], Any] = lambda data: data) -> T:
-    """Read a dataclass of type `cls`. `upgraded` converts the JSON values of older releases.
-
-    UserError that names the file if it is damaged or holds something else.
-    """
+def load_state(file: Path, cls: type[T]) -> T:
+    """Read a dataclass of type `cls`. UserError that names the file if it is damaged or holds something else."""
     try:
         data = json.loads(read_whole(file, MOST))
     except UserError:
         raise
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{file} cannot be read: {error}") from error
-    return typed(cls, upgraded(data), file)
+    return typed(cls, data, file)
 
 
-class Rates(Protocol):
-    """Settings of a training with a warm-up."""
+def say_start(settings: Any, step: int, removed: int) -> None:
+    """Print the step from which a training continues, and a warning if its warm-up never ends.
 
-    @property
-    def steps(self) -> int:
-        """Number of steps."""
-        ...
-
-    @property
-    def warmup(self) -> int:
-        """Number of steps with linear warm-up."""
-        ...
-
-    @property
-    def learning_rate(self) -> float:
-        """Peak learning rate."""
-        ...
-
-    def rate(self, step: int) -> float:
-        """Learning rate of a step, counted from 0."""
-        ...
-
-
-def say_start(settings: Rates, step: int, removed: int) -> None:
-    """Say from which step a training goes on, and if its warm-up is never over.
-
-    `removed` is the number of recorded steps that are done again.
+    `removed` is the number of recorded steps that are repeated.
     """
     if step >= settings.steps:
         return
     if step:
-        show(f"orgthink: going on from step {step}", error=True)
+        show(f"orgthink: continuing from step {step}", error=True)
     elif removed:
-        show(f"orgthink: none of {removed} recorded steps was saved: beginning again", error=True)
+        show(f"orgthink: none of {removed} recorded steps was saved: starting again", error=True)
     if settings.warmup > settings.steps:
         share = settings.rate(settings.steps - 1) / settings.learning_rate
         show(
-            f"orgthink: the warm-up takes {settings.warmup} steps of {settings.steps}: the learning rate ends at "
-            f"{share:.0%} of learning_rate; lower warmup if that is not meant",
+            f"orgthink: the warm-up takes {settings.warmup} steps, but the training has {settings.steps}: the learning "
+            f"rate ends at {share:.0%} of learning_rate; lower warmup to avoid this",
             error=True,
         )
 
 
 def say_saved(run: Path, step: int) -> None:
-    """Say that nothing is lost of a training that an error ended."""
-    show(f"orgthink: step {step} is saved: go on with orgthink train --resume {run}", error=True)
-
-
-def say_recorded(run: Path, step: int, episodes: int) -> None:
-    """Say where the episodes of a step are that an error ended."""
-    show(
-        f"orgthink: {episodes} episodes of step {step}, which failed, are recorded: look at them with "
-        f"orgthink view {run} --step {step}",
-        error=True,
-    )
+    """Print how to continue a training that an error ended."""
+    show(f"orgthink: step {step} is saved: continue with orgthink train --resume {run}", error=True)

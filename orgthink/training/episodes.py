@@ -1,8 +1,8 @@
 """Rows from whole episodes: reinforcement learning of an organizer and its workers, or of a manager.
 
-AsyncThink (section 3.2) trains the organizer and the workers. ParaManager (section 3.3) trains the manager beside
-frozen agents. A step attempts each of its problems G times and rewards every episode. All tokens that the policy
-sampled in an episode share one advantage, which is relative to the group of attempts at the same problem.
+AsyncThink (section 3.2) trains the organizer and the workers. ParaManager (section 3.3) trains the manager only. A step
+attempts each of its problems G times and rewards every episode. All tokens that the policy sampled in an episode share
+one advantage, which is relative to the group of attempts at the same problem.
 """
 
 from __future__ import annotations
@@ -17,27 +17,24 @@ from typing import NamedTuple
 
 from orgthink.credit import AgentWork, EpisodeCredit
 from orgthink.engines.engine import Engine
-from orgthink.evaluate.grading import graded
 from orgthink.measure.accuracy import mixed
 from orgthink.record.episode import Episode, Origin, Problem, Trace
 from orgthink.record.failures import engine_failed, failure_message
-from orgthink.record.guard import Crash, Guard, raised
+from orgthink.record.guard import Crash, raised
 from orgthink.rewards import Score
 from orgthink.runtime.agent import Backing
-from orgthink.tasks import task_named
 from orgthink.training.checkpoint import load_state, save_state
 from orgthink.training.masking import ages, sampled_entropy
-from orgthink.training.rl import Batch, Clock
+from orgthink.training.rl import Batch, Clock, Record
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Groups, ProblemStream, frozen, roll_out
 from orgthink.training.rows import policy_rows
-from orgthink.training.scores import advantages_of, score_of
-from orgthink.util.concurrency import run_all
+from orgthink.training.scores import advantages_of, check_of, score_of
 from orgthink.util.errors import UserError, user_input
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class State:
     """State of `Episodes` between steps."""
 
     drawn: int
@@ -70,47 +67,29 @@ class Episodes:
         self._models: dict[str, Backing] = {}
         self._groups = Groups()
         self._crash: Crash = raised
-        self._attempted: list[Episode] = []
-        """Of the last step, with their grades if they have got them."""
-        self._ended: dict[str, Episode] = {}
-        """What other attempts came to, by the episodes' ids: their groups go on, or an error ended them."""
-        self._anew: list[Problem] = []
+        self._again: list[Problem] = []
         """Problems whose groups were in progress when the run ended."""
 
     @asynccontextmanager
     async def working(self, crash: Crash = raised) -> AsyncIterator[None]:
         self._crash = crash
-        self._ended.clear()
         async with frozen(self._plan.models) as self._models:
             try:
                 yield
             finally:
-                await self._end_groups()
-
-    @property
-    def sampled(self) -> list[Episode]:
-        return [*self._attempted, *self._ended.values()]
-
-    async def _end_groups(self) -> None:
-        """End the groups in progress, whose problems are to be attempted anew."""
-        self._anew = self._unfinished
-        await self._groups.cancel()
+                self._again = self._unfinished
+                await self._groups.cancel()
 
     @property
     def _unfinished(self) -> list[Problem]:
-        return [*self._groups.problems, *self._anew]
+        return [*self._groups.problems, *self._again]
 
-    async def collect(self, sampler: Engine, step: int, clock: Clock) -> Batch:
+    async def collect(self, sampler: Engine, step: int, clock: Clock, record: Record) -> Batch:
         settings = self._settings
-        self._attempted = []
         seed = random.Random(f"{settings.seed}/{step}").getrandbits(31)
         attempted = self._first_finished if settings.ahead else self._all
-        try:
-            count, episodes, began = await attempted(sampler, step, seed, clock)
-        except Exception:
-            await self._end_groups()  # so that what they came to is recorded, too
-            raise
-        episodes = [episode.of_step(step + 1) for episode in episodes]
+        count, attempts, began = await attempted(sampler, step, seed, clock, record)
+        episodes = [episode.of_step(step + 1) for episode in attempts]
         rewards = self._rewards(episodes)
         episodes = [episode for episode in episodes if episode.id in rewards]
         selected, dropped = self._selected(episodes)
@@ -130,12 +109,12 @@ class Episodes:
             **({"underway": len(self._groups.problems), **ages(rows)} if settings.ahead else {}),
         }
         sampled = (trace for episode in episodes for trace in episode.traces if self._plan.trains(trace))
-        return Batch(rows, metrics, sampled_entropy(sampled), episodes)
+        return Batch(rows, metrics, sampled_entropy(sampled))
 
     def _rewards(self, episodes: Sequence[Episode]) -> dict[str, Score]:
-        """The rewards of the groups in which the reward has no bug, by the episodes' ids; a grader may be part of it.
+        """The rewards by episode id, except in groups in which the reward has a bug.
 
-        UserError if it has one in more than half of the groups.
+        UserError if it has a bug in more than half of the groups.
         """
         found: dict[str, Score] = {}
         bugs: dict[str, str] = {}
@@ -151,8 +130,8 @@ class Episodes:
             raise UserError(f"{len(bugs)} groups have no reward, such as that of {next(iter(bugs.values()))}")
         return {episode.id: found[episode.id] for episode in episodes if episode.problem.id not in bugs}
 
-    async def _all(self, sampler: Engine, step: int, seed: int, clock: Clock) -> _Attempted:
-        """The groups of a step's problems, including those of `redraw`."""
+    async def _all(self, sampler: Engine, step: int, seed: int, clock: Clock, record: Record) -> _Attempted:
+        """The groups of a step's problems, including those of `redraw`. Episodes are recorded as they end."""
         known: list[Problem] = []
         episodes: list[Episode] = []
         for _ in range(1 + self._settings.redraw):
@@ -160,54 +139,29 @@ class Episodes:
             clock.lap("problems")
             if not problems:
                 break
-            attempted = await self._rolled_out(problems, sampler, seed)
             known += problems
-            episodes += whole_groups(await self._graded(attempted, sampler))
+            attempts = await roll_out(self._plan, problems, sampler, seed, self._models, self._crash, record)
+            episodes += whole_groups(attempts)
             clock.lap("rollout")
             if len(mixed(episodes)) >= self._plan.problems:
                 break
         return _Attempted(len(known), episodes, {})
 
-    async def _first_finished(self, sampler: Engine, step: int, seed: int, clock: Clock) -> _Attempted:
-        """The first `problems` groups that finish, of those in progress."""
+    async def _first_finished(self, sampler: Engine, step: int, seed: int, clock: Clock, record: Record) -> _Attempted:
+        """The first `problems` groups that finish. They are recorded with the step that trains on them."""
         plan, known = self._plan, self._unfinished
         wanted = plan.problems + self._settings.ahead - len(known)
-        fresh = [*self._anew, *self._problems.batch({problem.id for problem in known}, wanted)]
-        self._anew = []
+        fresh = [*self._again, *self._problems.batch({problem.id for problem in known}, wanted)]
+        self._again = []
         clock.lap("problems")
         for problem in fresh:
-            self._groups.begin(problem, step, self._rolled_out([problem], sampler, seed))
+            self._groups.begin(problem, step, roll_out(plan, [problem], sampler, seed, self._models, self._crash))
         groups = await self._groups.finished(plan.problems)
-        attempted = [e for group in groups for e in group.attempts.result()]
-        episodes = whole_groups(await self._graded(attempted, sampler))
+        attempts = [episode for group in groups for episode in group.attempts.result()]
+        for episode in attempts:
+            record(episode)
         clock.lap("rollout")
-        return _Attempted(len(groups), episodes, {group.problem.id: group.began for group in groups})
-
-    async def _rolled_out(self, problems: Sequence[Problem], sampler: Engine, seed: int) -> list[Episode]:
-        def ended(episode: Episode) -> None:
-            self._ended[episode.id] = episode
-
-        return await roll_out(self._plan, problems, sampler, seed, self._models, self._crash, ended)
-
-    async def _graded(self, episodes: Sequence[Episode], sampler: Engine) -> list[Episode]:
-        """The episodes with their grades. A bug of the grader ends the episode that it grades.
-
-        Groups that go on meanwhile would be cut between weights by how long a grader takes. With a sampler that decodes
-        on the event loop, so that runs are reproducible, they wait.
-        """
-        task = task_named(self._plan.task)
-        waits = self._settings.ahead > 0 and sampler.on_loop
-        known = len(self._attempted)
-        self._attempted += episodes  # before a grader can fail
-        for episode in episodes:
-            self._ended.pop(episode.id, None)
-
-        async def one(episode: Episode) -> Episode:
-            guard = Guard(episode.problem, episode.organization, episode.sample, episode.capacity, self._crash)
-            return await guard.run(graded(episode, task, beside=not waits), [episode])
-
-        self._attempted[known:] = found = await run_all(one, episodes)
-        return found
+        return _Attempted(len(groups), whole_groups(attempts), {group.problem.id: group.began for group in groups})
 
     def _selected(self, episodes: Sequence[Episode]) -> tuple[Sequence[Episode], int]:
         """The episodes to train on, and the number of groups that are left out.
@@ -220,25 +174,17 @@ class Episodes:
         return [episode for episode in episodes if episode.problem.id in wanted], len(groups) - len(wanted)
 
     def snapshot(self) -> Callable[[Path], None]:
-        place = Place(self._problems.drawn, tuple(self._unfinished))
-        return lambda folder: save_state(folder / "problems.json", place)
+        state = State(self._problems.drawn, tuple(self._unfinished))
+        return lambda folder: save_state(folder / "problems.json", state)
 
-    def load(self, folder: Path, step: int) -> None:
-        """Checkpoints older than the setting `redraw` have no file: their steps took one batch of problems each."""
-        file = folder / "problems.json"
-        if file.exists():
-            place = load_state(file, Place)
-            self._problems = ProblemStream(self._plan, self._settings.seed, place.drawn)
-            self._anew = list(place.underway)
-        else:
-            self._problems = ProblemStream(self._plan, self._settings.seed)
-            for _ in range(step):
-                self._problems.batch()
+    def load(self, folder: Path) -> None:
+        state = load_state(folder / "problems.json", State)
+        self._problems = ProblemStream(self._plan, self._settings.seed, state.drawn)
+        self._again = list(state.underway)
 
 
 def whole_groups(episodes: Sequence[Episode]) -> list[Episode]:
-    """Episodes of the groups without errors of an engine, and without bugs. A part of a group would not be a fair
-    comparison: nobody knows what the missing attempt was worth.
+    """Episodes of the groups without engine errors and bugs. A part of a group would not be a fair comparison.
 
     UserError if more than half of the groups have such errors.
     """
@@ -250,11 +196,6 @@ def whole_groups(episodes: Sequence[Episode]) -> list[Episode]:
     return [episode for episode in episodes if episode.problem.id not in failed]
 
 
-def check_of(message: str | None) -> str:
-    """Where to look for the cause of a failure: a bug names its own place."""
-    return "" if "(a bug:" in (message or "") else ": check the sampler"
-
-
 def require_version(
     episodes: Sequence[Episode],
     version: str,
@@ -263,8 +204,8 @@ def require_version(
 ) -> None:
     """Check that `version` of the policy sampled all trained traces and no others.
 
-    Problems in `began` may also have spans of older versions, starting with the given one. UserError names the first
-    trace that breaks the rule.
+    Problems in `began` may also have spans of older versions, from the given one on. UserError names the first trace
+    that breaks the rule.
     """
     for episode in episodes:
         oldest = (began or {}).get(episode.problem.id)
@@ -289,7 +230,7 @@ def credited(
     rewards: Mapping[str, Score],
     crash: Crash | None = None,
 ) -> Mapping[str, float | Mapping[str, float]]:
-    """Advantage of each episode that is trained on or, where the credit tells its agents apart, of each of them."""
+    """Advantage of each episode that is trained on, or of each of its agents if the credit distinguishes agents."""
     works: defaultdict[str, dict[str, Mapping[str, AgentWork]]] = defaultdict(dict)
     for episode in episodes:
         works[episode.problem.id][episode.id] = _works(episode, rewards[episode.id])
@@ -297,7 +238,7 @@ def credited(
 
 
 def _works(episode: Episode, score: Score) -> dict[str, AgentWork]:
-    """The work of each agent that has a reward of its own; of the root alone if none has."""
+    """The work of each agent that has its own reward; of the root only if no agent has."""
     own = score.of_agents() or {episode.root.agent: score.total}
     parents = {trace.agent: trace.parent for trace in episode.traces}
 

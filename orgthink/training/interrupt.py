@@ -1,4 +1,8 @@
-"""Ctrl-C, or SIGTERM, between two steps of a training instead of within one."""
+"""Ctrl-C or SIGTERM ends a training after its step, not within it. Trainings in threads for callers with an event loop.
+
+If the caller's thread has a running event loop, such as a notebook's, the training runs in another thread, which gets
+no signals. Then ending the caller's wait has the effect of Ctrl-C: the step ends and a checkpoint is saved.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +20,18 @@ from typing import TypeVar
 
 from orgthink.util.terminal import show
 
+T = TypeVar("T")
+
 STOP: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
-"""In a thread, which gets no signals: what its caller sets in place of a Ctrl-C."""
+"""In a training's thread: the event that its caller sets instead of Ctrl-C."""
 
 
 @contextmanager
 def interrupt(under_way: Callable[[], str]) -> Iterator[threading.Event]:
-    """Yield an event that the first Ctrl-C sets, or the first SIGTERM, by which schedulers end a process.
+    """Yield an event that the first Ctrl-C or SIGTERM sets. It also prints `under_way`, which will be finished.
 
-    The second one does as usual: Ctrl-C raises KeyboardInterrupt, SIGTERM ends the process.
-    The first prints at once what is `under_way` and will be finished. Python handles signals in the main thread only.
-    In another thread the event is that of `STOP`, or is never set.
+    The second Ctrl-C raises KeyboardInterrupt, the second SIGTERM ends the process. Python handles signals in the main
+    thread only. In another thread the event is that of `STOP`, or is never set.
     """
     interrupted = STOP.get() or threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -43,7 +48,7 @@ def interrupt(under_way: Callable[[], str]) -> Iterator[threading.Event]:
             signal.signal(each, handler)
 
     known = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
-    before = {each: handler for each, handler in known.items() if handler is not None}  # None: not of Python
+    before = {each: handler for each, handler in known.items() if handler is not None}  # None: not set by Python
     for each in before:
         signal.signal(each, handle)
     try:
@@ -53,10 +58,9 @@ def interrupt(under_way: Callable[[], str]) -> Iterator[threading.Event]:
 
 
 def answer(line: str) -> None:
-    """Write a line to standard error from the handler of a signal, which may come in the middle of a print.
+    """Write a line to standard error from a signal handler, which may interrupt a print.
 
-    A print within a print is an error, and its line is lost: the descriptor is written to, where nothing else stands in
-    for standard error. A pipe may be closed.
+    A print within a print is an error, so this writes to the descriptor. A pipe may be closed.
     """
     with suppress(RuntimeError, OSError):
         if sys.stderr is sys.__stderr__:
@@ -65,12 +69,8 @@ def answer(line: str) -> None:
             show(line, error=True)
 
 
-T = TypeVar("T")
-
-
 def wherever(work: Callable[[], T]) -> T:
-    """The result of a training. If an event loop is running, another thread does the work. Then the first Ctrl-C waits
-    for the step, and the second one for nothing; the step is finished all the same."""
+    """The result of a training, in another thread if an event loop is running. The first Ctrl-C waits for the step."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -85,7 +85,7 @@ def wherever(work: Callable[[], T]) -> T:
 
 
 async def beside_the_loop(work: Callable[[], T]) -> T:
-    """The same while the event loop goes on. A cancellation is the Ctrl-C."""
+    """The result of a training in another thread, while the event loop continues. A cancellation acts as Ctrl-C."""
     result, stop = _begun(work)
     waited = asyncio.wrap_future(result)
     try:
@@ -97,17 +97,15 @@ async def beside_the_loop(work: Callable[[], T]) -> T:
 
 
 def _begun(work: Callable[[], T]) -> tuple[Future[T], threading.Event]:
-    """What a new thread makes, and what stops it."""
+    """The future result of a new thread, and the event that stops the training."""
     result, stop, context = Future[T](), threading.Event(), copy_context()
     context.run(STOP.set, stop)
 
     def run() -> None:
         try:
-            made = context.run(work)
+            result.set_result(context.run(work))
         except BaseException as error:  # the caller gets it
             result.set_exception(error)
-        else:
-            result.set_result(made)
 
     threading.Thread(target=run, name="training").start()
     return result, stop

@@ -1,8 +1,11 @@
-"""Staleness: what becomes of tokens that weights of many updates ago sampled.
+"""Which sampled tokens are not trained: stale tokens, and tokens that are already mastered.
 
-An output that is written in segments goes on after the weights were updated, so its tokens differ in age. Their
-log-probabilities are those of the weights that drew them; the importance ratio of a token past the bound strays
-too far from 1 to be clipped and still teach anything.
+Staleness: an output in segments continues after weight updates, so its tokens differ in age. If a token is too old, its
+importance ratio is too far from 1.
+
+Mastered tokens (UloRL, arXiv 2507.19766, Eq. 9 and 10; section 2.3 of MarsRL): a token of a correct output that is
+nearly certain teaches nothing more, and training it makes entropy collapse. Such tokens are masked while entropy is
+below a target. They still count in the denominator of the loss, so the weights of the other tokens do not change.
 """
 
 from __future__ import annotations
@@ -21,28 +24,27 @@ Beyond = Literal["drop", "mask", "truncate"]
 
 @dataclass(frozen=True, slots=True)
 class Staleness:
-    """How old a token may be, and what becomes of an older one."""
+    """Largest age of a token, and the treatment of older ones."""
 
     bound: int = 4
     """A token is stale after more updates of the sampler than this."""
     beyond: Beyond = "truncate"
-    """Its group is left out, or it alone is not trained, or its importance weight is capped instead of clipped."""
+    """Treatment of stale tokens: drop their group, mask the tokens, or cap their importance weight."""
     cap: float = 2.0
     """Largest importance weight of a stale token."""
 
     def __post_init__(self) -> None:
-        if not self.bound >= 0:
-            raise ValueError(f"bound is {self.bound}: it must be a number of updates from 0 on")
+        require_at_least(0, self, "bound")
         if self.beyond not in get_args(Beyond):
             raise ValueError(f"beyond is {self.beyond!r}: it must be one of {', '.join(get_args(Beyond))}")
         require_above_zero(self, "cap")
 
 
 def within(rows: Sequence[PolicyRow], staleness: Staleness) -> list[PolicyRow]:
-    """The rows to train on, in order. Stale tokens that are truncated stay: the loss sees to them.
+    """The rows to train on, in order. The loss handles stale tokens that are truncated.
 
-    What is dropped is the whole group: advantages are relative to it, and long outputs are the oldest, so without
-    them brevity would be rewarded. What is masked can leave a row with nothing to train; only such a row goes.
+    `drop` removes whole groups: long outputs are the oldest, and without them short ones would be rewarded. `mask`
+    removes only rows without any token to train.
     """
     if staleness.beyond == "truncate":
         return list(rows)
@@ -58,59 +60,53 @@ def within(rows: Sequence[PolicyRow], staleness: Staleness) -> list[PolicyRow]:
 
 
 def ages(rows: Sequence[PolicyRow]) -> dict[str, float | None]:
-    """Updates since trained tokens were drawn, on average and at most, for metrics; `None` if there are no tokens."""
+    """Mean and largest age of trained tokens in updates, for metrics; `None` without tokens."""
     found = [age for row in rows for age, trained in zip(row.age, row.trained, strict=True) if trained]
     return {"age": sum(found) / len(found) if found else None, "age_max": max(found, default=None)}
 
 
 def _stale(row: PolicyRow, bound: int) -> set[int]:
-    """Where its trained tokens are past the bound."""
+    """Indices of the stale trained tokens."""
     return {at for at, (trained, age) in enumerate(zip(row.trained, row.age, strict=True)) if trained and age > bound}
 
 
 @dataclass(frozen=True, slots=True)
 class Mastered:
-    """Which tokens are mastered, and when they are left out."""
+    """Which tokens are mastered, and when they are masked."""
 
     entropy: float
-    """σ, in nats a token: nothing is left out while the entropy is at least this."""
+    """σ, in nats per token: nothing is masked while the entropy is at least this."""
     probability: float = 0.99
-    """τ: a token that was drawn with at least this probability is mastered."""
+    """τ: a token that was sampled with at least this probability is mastered."""
     of: Literal["sample", "step"] = "sample"
-    """Whether the entropy of each output is compared with the target, or that of everything a step sampled."""
+    """Whether the entropy of each output is compared with σ, or that of all tokens of a step."""
 
     def __post_init__(self) -> None:
         require_at_least(0, self, "entropy")
         if not 0 < self.probability <= 1:
-            raise ValueError(f"probability is {self.probability}: it must lie above 0 and be at most 1")
+            raise ValueError(f"probability is {self.probability}: it must be above 0 and at most 1")
         if self.of not in ("sample", "step"):
             raise ValueError(f"of is {self.of!r}: it must be sample or step")
 
 
 def sampled_entropy(traces: Iterable[Trace]) -> float | None:
-    """The policy's entropy in nats a token, estimated from the tokens it drew; `None` if none has a log-probability.
+    """The policy's entropy in nats per token, estimated from its sampled tokens; `None` without log-probabilities.
 
-    To be taken of all traces of a step: groups that teach nothing are mostly mastered, so the rows that are trained
-    read too high, and those that are left after masking higher still.
+    Use all traces of a step: groups without an advantage are mostly mastered, so trained rows alone read too high.
     """
-    drawn = [
-        -p
-        for trace in traces
-        for span in trace.spans
-        if span.origin is Origin.SAMPLED and span.logprobs is not None
-        for p in span.logprobs
-    ]
+    spans = [span for trace in traces for span in trace.spans if span.origin is Origin.SAMPLED]
+    drawn = [-p for span in spans for p in span.logprobs or ()]
     return math.fsum(drawn) / len(drawn) if drawn else None
 
 
 def mask_mastered(rows: Sequence[PolicyRow], settings: Mastered, entropy: float | None) -> list[PolicyRow]:
-    """The rows, in order, without their mastered tokens while entropy is low. `entropy` is the step's; an unknown one
-    is not low."""
+    """The rows, in order, without their mastered tokens while entropy is low. `entropy` is the step's; `None` is not
+    low."""
     return [_without_mastered(row, settings.probability) if _masks(row, settings, entropy) else row for row in rows]
 
 
 def _masks(row: PolicyRow, settings: Mastered, entropy: float | None) -> bool:
-    """Whether a row is right and entropy is low."""
+    """Whether a row is correct and entropy is low."""
     if settings.of == "sample":
         drawn = [-p for p, trained in zip(row.logprobs, row.trained, strict=True) if trained]
         entropy = math.fsum(drawn) / len(drawn)
@@ -119,7 +115,7 @@ def _masks(row: PolicyRow, settings: Mastered, entropy: float | None) -> bool:
 
 
 def _without_mastered(row: PolicyRow, probability: float) -> PolicyRow:
-    """The row with at least its least probable token trained."""
+    """The row without mastered tokens. At least its least probable token stays."""
     trained = [at for at, sampled in enumerate(row.trained) if sampled]
     mastered = {at for at in trained if math.exp(row.logprobs[at]) >= probability}
     if len(mastered) == len(trained):

@@ -43,22 +43,22 @@ def rollout_metrics(episodes: Sequence[Episode], rewards: Mapping[str, Score], t
     parts = [reward.parts() for reward in rewards.values()]
     led = [episode for episode in episodes if managed(episode)]
     return {
-        "reward": _mean(reward.total for reward in rewards.values()),
-        **{name: _mean(each[name] for each in parts) for name in dict.fromkeys(n for each in parts for n in each)},
-        "all_correct": _mean(map(all_correct, episodes)),
-        "format_error_rate": _mean(map(has_format_error, episodes)),
-        "format_errors": {kind.value: _mean(kind in kinds for kinds in faults) for kind in FormatError},
-        "concurrency_pool": _mean(map(concurrency, episodes)),
-        "critical_path_steps": _mean(map(critical_path, episodes)),
-        "forks": _mean(map(forks, episodes)),
-        "sampled_tokens": _mean(map(sampled_tokens, episodes)),
+        "reward": mean(reward.total for reward in rewards.values()),
+        **{name: mean(each[name] for each in parts) for name in dict.fromkeys(n for each in parts for n in each)},
+        "all_correct": mean(map(all_correct, episodes)),
+        "format_error_rate": mean(map(has_format_error, episodes)),
+        "format_errors": {kind.value: mean(kind in kinds for kinds in faults) for kind in FormatError},
+        "concurrency_pool": mean(map(concurrency, episodes)),
+        "critical_path_steps": mean(map(critical_path, episodes)),
+        "forks": mean(map(forks, episodes)),
+        "sampled_tokens": mean(map(sampled_tokens, episodes)),
         **(_orchestration(led, tags) if led else {}),
     }
 
 
 def means(episodes: Sequence[Episode], measures: Mapping[str, Measure]) -> dict[str, float | None]:
     """Mean of each measure over the episodes with a value; `None` if none has one."""
-    return {name: _mean(map(measure, episodes)) for name, measure in measures.items()}
+    return {name: mean(map(measure, episodes)) for name, measure in measures.items()}
 
 
 def _orchestration(episodes: Sequence[Episode], tags: CallTags) -> dict[str, Any]:
@@ -69,18 +69,18 @@ def _orchestration(episodes: Sequence[Episode], tags: CallTags) -> dict[str, Any
         return {str(name): number / counted.total() for name, number in sorted(counted.items())}
 
     return {
-        "rounds": _mean(len(rounds(episode, tags)) for episode in episodes),
-        "calls_per_round": _mean(calls_per_round(episode, tags) for episode in episodes),
-        "unique_tools": _mean(map(unique_tools, episodes)),
-        "cost_units": _mean(map(cost, episodes)),
-        "context_tokens": _mean(map(trajectory_tokens, episodes)),
+        "rounds": mean(len(rounds(episode, tags)) for episode in episodes),
+        "calls_per_round": mean(calls_per_round(episode, tags) for episode in episodes),
+        "unique_tools": mean(map(unique_tools, episodes)),
+        "cost_units": mean(map(cost, episodes)),
+        "context_tokens": mean(map(trajectory_tokens, episodes)),
         "tool_shares": shares(tools),
         "model_shares": shares(models),
         "status_shares": shares(lambda episode: statuses(episode, tags)),
     }
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
+def mean(values: Iterable[float | None]) -> float | None:
     """Mean of the values that are not `None`; `None` without any."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None

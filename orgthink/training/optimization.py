@@ -8,13 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from pydantic import model_validator
-
 from orgthink.credit import EpisodeCredit
 from orgthink.credit.shared import SharedCredit
 from orgthink.evaluate.evaluation import RoleSpec
 from orgthink.record.episode import Episode
-from orgthink.record.former_settings import migrate_settings
 from orgthink.rewards import REWARDS
 from orgthink.training.backend import PolicyBackend, Signals
 from orgthink.training.checkpoint import RETAINED
@@ -66,14 +63,6 @@ class Optimization(ABC):
 
     report_every: ClassVar[int] = 1
     """Number of steps between two progress lines if the output is not a terminal."""
-
-    former: ClassVar[Mapping[str, str]] = {"normalise": "credit.normalise", "delta": "credit.delta"}
-    """Renamed settings: former name → path."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_former(cls, settings: Any) -> Any:
-        return migrate_settings(settings, cls.former)
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "steps", "minibatches", "save_every", "record_every", "keep")

@@ -1,12 +1,10 @@
 """The loop of reinforcement learning. A step collects rows, trains on them and updates the sampler.
 
-A `Source` provides the rows. In `orgthink.training.episodes` (AsyncThink, ParaManager), all traces of an episode share
-one reward. In `orgthink.training.marsrl` (MarsRL), each agent of a chain has its own.
+A `Source` provides the rows. In `orgthink.training.episodes` (AsyncThink, ParaManager) all traces of an episode share
+one reward. In `orgthink.training.marsrl` (MarsRL) each agent has its own.
 
-A step takes `minibatches` optimizer steps, fewer where it has fewer groups. Its episodes are stored in the run folder
-when it ends, also where an error ends it: they were paid for. The loop saves checkpoints, stops cleanly at Ctrl-C,
-saves the last whole step if the next one fails, and resumes exactly. Two things differ after a resume: episodes in
-progress start again, and records newer than the checkpoint are removed.
+The loop stores episodes as they end, saves checkpoints, stops cleanly at Ctrl-C and resumes exactly. After a resume,
+episodes in progress start again, and records newer than the checkpoint are removed.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -22,18 +20,21 @@ from orgthink.engines.engine import Engine, EngineError
 from orgthink.models.trainable import say_made_for
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
-from orgthink.record.guard import Crash, is_storable, raised
+from orgthink.record.guard import Crash, raised
 from orgthink.record.journal import Journal
 from orgthink.runtime.clock import runner
 from orgthink.training import checkpoint
 from orgthink.training.backend import PolicyBackend
-from orgthink.training.checkpoint import say_recorded, say_saved, say_start
 from orgthink.training.interrupt import interrupt
 from orgthink.training.masking import mask_mastered, within
 from orgthink.training.optimization import Optimization, Unmoved, training_metrics, update
 from orgthink.training.rows import PolicyRow
 from orgthink.util.errors import UserError
+from orgthink.util.terminal import show
 from orgthink.util.validation import typed
+
+Record = Callable[[Episode], None]
+"""Stores an episode of the current step in the run folder."""
 
 
 class Clock:
@@ -51,7 +52,7 @@ class Clock:
 
 
 class Batch(NamedTuple):
-    """Result of `Source.collect`: the rows of a step, its metrics and its record."""
+    """The rows of a step and its metrics."""
 
     rows: list[PolicyRow]
     """Rows with their advantages. Groups without an advantage are left out."""
@@ -59,44 +60,41 @@ class Batch(NamedTuple):
     """Metrics of the rollouts, for metrics.jsonl."""
     entropy: float | None
     """Mean entropy of the policy over all its sampled tokens, in nats per token; `None` without any."""
-    episodes: Sequence[Episode]
-    """All episodes of the step. The metrics cover all of them, the rows only a part."""
 
 
 class Source(Protocol):
-    """Provides the rows of each step. Its state between steps is saved beside the weights."""
+    """Provides the rows of each step. Checkpoints contain its state between steps."""
 
     def working(self, crash: Crash = raised) -> AbstractAsyncContextManager[None]:
-        """Context in which rows are collected: it opens the source's own engines. UserError if one cannot be opened.
+        """Context in which rows are collected. It opens the source's own engines; UserError if one cannot be opened.
 
-        `crash` stores the traceback of a bug that ends an episode; without it the bug ends the training.
+        `crash` stores the traceback of a bug that ends an episode. Without it, the bug ends the training.
         """
         ...
 
-    @property
-    def sampled(self) -> Sequence[Episode]:
-        """Episodes of the last `collect`, as far as it came: the record of a step that an error ends."""
-        ...
-
-    async def collect(self, sampler: Engine, step: int, clock: Clock) -> Batch:
+    async def collect(self, sampler: Engine, step: int, clock: Clock, record: Record) -> Batch:
         """The rows of a step, counted from 0. `step` is also the version of the sampler's weights.
 
-        UserError for rows that cannot be trained on, EngineError if the sampler fails.
+        `record` is called with each episode. UserError for rows that cannot be trained on, EngineError if the sampler
+        fails.
         """
         ...
 
     def snapshot(self) -> Callable[[Path], None]:
-        """Function that writes the state which the next step needs into a folder, as it is now, whatever comes later:
-        a step that fails leaves the state in between."""
+        """Function that writes the current state into a folder, even if a later step has changed the source."""
         ...
 
-    def load(self, folder: Path, step: int) -> None:
-        """Restore the state that was kept before step `step`."""
+    def load(self, folder: Path) -> None:
+        """Restore the state in a folder."""
         ...
 
 
 class StandstillLoop(asyncio.SelectorEventLoop):
-    """An event loop whose `time()` leaves out the seconds in `standstill`."""
+    """An event loop whose clock stops while weights are trained.
+
+    Deadlines of episodes that continue in the next step, timeouts of their tools and their seconds use this clock, so
+    training does not count.
+    """
 
     def __init__(self) -> None:
         self._paused = 0.0
@@ -115,15 +113,6 @@ class StandstillLoop(asyncio.SelectorEventLoop):
             self._paused += self.time() - began
 
 
-@contextmanager
-def standstill() -> Iterator[None]:
-    """Stop the clock of the running loop, which must be a `StandstillLoop`."""
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, StandstillLoop), "train_policy starts one"
-    with loop.standstill():
-        yield
-
-
 def train_policy(
     backend: PolicyBackend,
     source: Source,
@@ -139,136 +128,149 @@ def train_policy(
     step is saved. UserError at the end if no step had anything to train on.
     """
     with run.journal(redo=None) as journal:
-        place = _Place(backend, source, settings, run, journal)
-        with interrupt(lambda: f"step {place.step + 1}") as interrupted:
-            place.restore()
-
-            async def remaining_steps() -> None:
-                async with source.working(journal.crash):
-                    await backend.sync_sampler(str(place.step))
-                    while place.step < settings.steps:
-                        try:
-                            line, episodes = await _step(backend, settings, source, place.step)
-                        except Unmoved as error:
-                            place.keep_whole_steps()
-                            place.keep_sampled()
-                            raise error.reason from error.reason.__cause__
-                        except Exception:
-                            place.keep_sampled()
-                            raise
-                        place.advance(line, episodes)
-                        report(line)
-                        last = place.step == settings.steps
-                        if place.step % settings.save_every == 0 or last or interrupted.is_set():
-                            place.save()
-                        if interrupted.is_set() and not last:
-                            raise KeyboardInterrupt
-
-            if place.step < settings.steps:
-                try:
-                    with runner(StandstillLoop) as running:
-                        running.run(remaining_steps())
-                except EngineError as error:
-                    raise UserError(f"the sampler failed: {error}; continue with --resume {run.path}") from error
-    if not place.trained:
+        progress = _Progress(backend, source, settings, run, journal)
+        with interrupt(lambda: f"step {progress.step + 1}") as interrupted, runner(StandstillLoop) as running:
+            progress.restore()
+            try:
+                running.run(_train(progress, source, interrupted.is_set, report))
+            except EngineError as error:
+                raise UserError(f"the sampler failed: {error}; continue with --resume {run.path}") from error
+    if not progress.trained:
         raise UserError(
-            f"no step had anything to train on, so the model is as it was: {run.path / 'metrics.jsonl'} has the "
+            f"no step had anything to train on, so the model is unchanged: {run.path / 'metrics.jsonl'} has the "
             "rewards of each step and its flat and broken groups"
         )
-    return place.folder
+    return progress.folder
 
 
-class _Place:
-    """Where a training stands, and what of it is saved."""
+async def _train(
+    progress: _Progress, source: Source, interrupted: Callable[[], bool], report: Callable[[dict[str, Any]], None]
+) -> None:
+    """The remaining steps of a training."""
+    backend, settings = progress.backend, progress.settings
+    if progress.step >= settings.steps:
+        return
+    async with source.working(progress.journal.crash):
+        await backend.sync_sampler(str(progress.step))
+        while progress.step < settings.steps:
+            try:
+                line = await _step(backend, settings, source, progress)
+            except Exception as error:
+                progress.say_recorded()
+                if not isinstance(error, Unmoved):
+                    raise
+                progress.save_whole_steps()
+                raise error.reason from error.reason.__cause__
+            progress.advance(line)
+            report(line)
+            last = progress.step == settings.steps
+            if progress.step % settings.save_every == 0 or last or interrupted():
+                progress.save()
+            if interrupted() and not last:
+                raise KeyboardInterrupt
+
+
+class _Progress:
+    """The steps that are done, and their checkpoints."""
 
     def __init__(
         self, backend: PolicyBackend, source: Source, settings: Optimization, run: RunFolder, journal: Journal
     ) -> None:
-        self._backend, self._source, self._settings, self._run, self._journal = backend, source, settings, run, journal
-        self._write_source = source.snapshot()
+        self.backend, self.settings, self.journal = backend, settings, journal
+        self._source, self._run, self._write_source = source, run, source.snapshot()
         self._saved = self.step = 0
         self.trained = False
         """Whether any step had something to train on."""
         self.folder = run.path
         """The newest checkpoint."""
+        self._recorded = 0
+        """Bytes of recorded episodes of whole steps."""
 
     def restore(self) -> None:
         """Go to the newest checkpoint that opens, if there is one."""
-        recorded = 0
         if found := checkpoint.restored(self._run.path, self._open):
-            self.folder, recorded = found
-        say_start(self._settings, self.step, self._journal.rewind(self.step, recorded))
+            self.folder, self._recorded = found
+        checkpoint.say_start(self.settings, self.step, self.journal.rewind(self.step, self._recorded))
         self._saved = self.step
 
     def _open(self, folder: Path) -> int:
-        """Restore a checkpoint. Returns the bytes of episodes that were recorded."""
-        self._backend.load(folder)
+        """Restore a checkpoint. Returns the number of bytes of recorded episodes."""
+        self.backend.load(folder)
         state = checkpoint.state(folder)
-        self._source.load(folder, state["step"])
-        recorded = typed(int, state.get("recorded", 0), folder / "trainer.json")
-        self._journal.require_line_end(recorded)
-        self.step, self.trained = state["step"], state.get("trained", True)  # older ones do not say
+        self._source.load(folder)
+        recorded = typed(int, state.get("recorded"), folder / "trainer.json")
+        self.journal.require_line_end(recorded)
+        self.step, self.trained = state["step"], state.get("trained") is True
         return recorded
 
-    def advance(self, line: dict[str, Any], episodes: Sequence[Episode]) -> None:
-        """Record a step that is done."""
+    def record(self, episode: Episode) -> None:
+        """Store an episode of the current step."""
+        if self.settings.records(self.step + 1):
+            self.journal.append(episode.of_step(self.step + 1))
+
+    def advance(self, line: dict[str, Any]) -> None:
+        """Log a step that is done."""
         self.step, self._write_source = self.step + 1, self._source.snapshot()
         self.trained = self.trained or line["trained_tokens"] > 0
-        with standstill():
-            self._journal.append(*(episodes if self._settings.records(self.step) else ()))
-            self._journal.log(**line)
+        self.journal.log(**line)
+        self._recorded = self.journal.size
 
     def save(self) -> None:
         """Write a checkpoint of the steps that are done."""
 
         def fill(folder: Path) -> None:
-            self._backend.save(folder)
+            self.backend.save(folder)
             self._write_source(folder)
-            say_made_for(folder / "model", self._settings.made_for)
+            say_made_for(folder / "model", self.settings.made_for)
 
-        state = {"recorded": self._journal.size, "trained": self.trained}
-        with standstill():
-            self.folder = checkpoint.put(self._run.path, self.step, fill, state, self._settings.keep)
+        state = {"recorded": self._recorded, "trained": self.trained}
+        with _standstill():
+            self.folder = checkpoint.put(self._run.path, self.step, fill, state, self.settings.keep)
         self._saved = self.step
 
-    def keep_whole_steps(self) -> None:
-        """Save what an error would lose."""
+    def save_whole_steps(self) -> None:
+        """Save the whole steps after the last checkpoint, before an error ends the training."""
         if self.step > self._saved:
             self.save()
-            say_saved(self._run.path, self.step)
+            checkpoint.say_saved(self._run.path, self.step)
 
-    def keep_sampled(self) -> None:
-        """Record what was sampled in a step that an error ended. It stays until a resumed run repeats the step."""
-        step = self.step + 1
-        sampled = [episode for episode in self._source.sampled if is_storable(episode)]
-        with standstill(), suppress(OSError, UserError):  # what ended the step is raised
-            if sampled:
-                self._journal.append(*(episode.of_step(step) for episode in sampled))
-                say_recorded(self._run.path, step, len(sampled))
+    def say_recorded(self) -> None:
+        """Say where the episodes of a failed step are."""
+        if self.journal.size > self._recorded:
+            show(
+                f"orgthink: the episodes of step {self.step + 1}, which failed, are recorded: see them with "
+                f"orgthink view {self._run.path} --step {self.step + 1}",
+                error=True,
+            )
 
 
-async def _step(
-    backend: PolicyBackend, settings: Optimization, source: Source, step: int
-) -> tuple[dict[str, Any], Sequence[Episode]]:
-    """Run one step. Returns its metrics and its episodes. Unmoved for an error before its first update."""
-    clock = Clock()
+def _standstill() -> Any:
+    """Stop the clock of the running loop."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, StandstillLoop), "train_policy starts one"
+    return loop.standstill()
+
+
+async def _step(backend: PolicyBackend, settings: Optimization, source: Source, progress: _Progress) -> dict[str, Any]:
+    """Run one step. Returns its metrics. Unmoved for an error before its first update."""
+    clock, step = Clock(), progress.step
     try:
-        batch = await source.collect(backend.sampler, step, clock)
+        batch = await source.collect(backend.sampler, step, clock, progress.record)
     except Exception as error:
         raise Unmoved(error) from error
-    # Under POIS no token counts as old.
+    # Under POIS no token is stale.
     rows = batch.rows if settings.loss.old == "pois" else within(batch.rows, settings.loss.staleness)
     tokens = _trained(rows)
     if settings.mastered is not None:
         rows = mask_mastered(rows, settings.mastered, batch.entropy)
     clock.lap("reward")
     rate = settings.rate(step)
-    with standstill():
+    with _standstill():
         passes = update(backend, settings, rows, rate)
     clock.lap("train")
     await backend.sync_sampler(str(step + 1))
     clock.lap("sync")
-    line = {
+    return {
         "step": step + 1,
         **batch.metrics,
         **training_metrics(passes),
@@ -277,7 +279,6 @@ async def _step(
         "learning_rate": rate,
         "seconds": clock.seconds,
     }
-    return line, batch.episodes
 
 
 def _trained(rows: Sequence[PolicyRow]) -> int:

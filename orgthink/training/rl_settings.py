@@ -11,6 +11,7 @@ from orgthink.measure.summary import surviving_measures
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES
 from orgthink.record.episode import Episode
+from orgthink.record.failures import engine_failed
 from orgthink.rewards import REWARDS, EpisodeReward, Score
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_metrics
@@ -107,6 +108,8 @@ class RlSettings(Optimization):
         """The metrics of a step. `rewards` are known by the episodes' ids, or computed."""
         organization = self.rollout.made
         if rewards is None:
+            failed = {episode.problem.id for episode in episodes if engine_failed(episode)}
+            episodes = [episode for episode in episodes if episode.problem.id not in failed]
             rewards = {episode.id: score_of(self.reward, episode) for episode in episodes}
         found = rollout_metrics(episodes, rewards, organization.tags)
         return found | means(episodes, surviving_measures(organization.measures))

@@ -13,6 +13,7 @@ from orgthink.engines import OF_FOLDERS, Engines
 from orgthink.engines.engine import Engine, EngineUnavailable
 from orgthink.evaluate.compatibility import require_roles, require_sampling
 from orgthink.evaluate.evaluation import MOST_REPEATS, OrganizationSpec, RoleSpec
+from orgthink.evaluate.grading import graded
 from orgthink.record.episode import Episode, Problem, Sampling, Trace
 from orgthink.record.guard import Crash, Guard, raised
 from orgthink.runtime.agent import Backing
@@ -21,9 +22,11 @@ from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization
 from orgthink.tasks import task_named
 from orgthink.tasks.endless import endless
-from orgthink.training.embedded import SLOTS
 from orgthink.util.concurrency import run_all
 from orgthink.util.errors import UserError, require_at_least
+
+SLOTS = 192
+"""Requests that the local sampler decodes in parallel. A step rolls out more episodes than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,27 +128,30 @@ async def roll_out(
     seed: int,
     models: Mapping[str, Backing] | None = None,
     crash: Crash = raised,
-    ended: Callable[[Episode], object] = lambda episode: None,
+    record: Callable[[Episode], object] = lambda episode: None,
 ) -> list[Episode]:
-    """Attempt each problem G times. Returns the episodes, not graded.
+    """Attempt each problem G times. Returns the graded episodes.
 
-    `models` are the opened frozen models of the plan, by name. A bug in one attempt ends that one, as an error, where
-    `crash` stores its traceback; without it it ends all. `ended` is told what each attempt came to when it ends, also
-    where an error ends all of them: what was sampled was paid for.
+    `models` are the opened frozen models of the plan, by name. A bug in an attempt or in its grader ends this attempt
+    only, and `crash` stores its traceback; without `crash` it ends all. `record` is called with each episode when it
+    ends, even if it is cancelled or an error ends all of them.
     """
-    organization = plan.made
+    organization, task = plan.made, task_named(plan.task)
     policy = Backing(engine, Sampling(plan.max_tokens, plan.temperature, seed=seed))
     others = {name: Backing(m.engine, replace(m.sampling, seed=seed)) for name, m in (models or {}).items()}
     assert others.keys() == plan.models.keys(), "an engine for each of the plan's models"
 
     async def attempted(problem: Problem, sample: int) -> Episode:
         guard, left = Guard(problem, organization.name, sample, plan.limits.capacity, crash), list[Episode]()
-        how = {"roles": others, "limits": plan.limits, "sample": sample, "cancelled": ended, "broken": left.append}
+        how = {"roles": others, "limits": plan.limits, "sample": sample, "cancelled": record, "broken": left.append}
         try:
             left.append(await guard.run(attempt(organization, problem, policy, **how), left))
-        finally:  # an error that is about all episodes leaves what it broke
+            # An engine on the event loop is reproducible bit by bit: no thread may decide which episode ends first.
+            grading = graded(left[-1], task, beside=not engine.on_loop)
+            left.append(await guard.run(grading, left[-1:]))
+        finally:
             for episode in left[-1:]:
-                ended(episode)
+                record(episode)
         return left[-1]
 
     return await run_all(lambda job: attempted(*job), product(problems, range(plan.group)))

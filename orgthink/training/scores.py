@@ -1,4 +1,4 @@
-"""Where numbers of plug-ins enter a training: what a reward or a credit returns is checked and made plain numbers."""
+"""Check the scores and advantages that plug-ins return, and convert them to plain numbers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from orgthink.util.errors import UserError
 from orgthink.util.terminal import excerpt, reason
 
 Groups = Mapping[str, Mapping[str, float]]
-"""Group → attempt → its reward."""
+"""Group → attempt → reward."""
 Works = Mapping[str, Mapping[str, Mapping[str, AgentWork]]]
-"""Group → episode → agent → its work."""
+"""Group → episode → agent → work."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlainScore(Score):
-    """A score in plain numbers, which files take."""
+    """A score of plain numbers."""
 
     made_of: Mapping[str, Any] = field(default_factory=dict)
     """Its parts."""
     agents: Mapping[str, float] = field(default_factory=dict)
-    """What single agents earned."""
+    """Rewards of single agents."""
 
     def parts(self) -> dict[str, Any]:
         return dict(self.made_of)
@@ -41,22 +41,18 @@ def score_of(reward: Callable[[Episode], Score], episode: Episode) -> Score:
     score = reward(episode)
     if not isinstance(score, Score):
         raise UserError(f"{where} is {_quoted(score)}: it must be an orgthink.rewards.Score")
-    total = number(score.total, where)
-    parts, agents = score.parts(), score.of_agents()
-    known = {trace.agent for trace in episode.traces}
-    for agent in agents:
-        if agent not in known:
-            raise UserError(f"{where} names {_quoted(agent)}, and no agent there has that name")
-    parts = {name: None if each is None else number(each, f"{name} of {where}") for name, each in parts.items()}
-    return PlainScore(total, parts, {name: number(each, f"{where}, {name},") for name, each in agents.items()})
+    _require_names(score.of_agents(), (trace.agent for trace in episode.traces), where, "agent")
+    parts = {name: None if each is None else number(each, f"{name} of {where}") for name, each in score.parts().items()}
+    agents = {name: number(each, f"{where}, {name},") for name, each in score.of_agents().items()}
+    return PlainScore(number(score.total, where), parts, agents)
 
 
 def advantages_of(
     credit: EpisodeCredit, groups: Groups, works: Works | None, crash: Callable[[str, Exception], str] | None = None
 ) -> Mapping[str, float | Mapping[str, float]]:
-    """Advantage of each episode that is trained on or, with `works` where the credit tells agents apart, of each agent.
+    """Advantage of each episode that is trained on, or of each agent if the credit distinguishes agents (`works`).
 
-    UserError if the credit returns anything else, or fails; `crash` stores the traceback. Its ValueErrors are raised.
+    UserError if the credit returns anything else or fails; `crash` stores the traceback. Its ValueErrors are raised.
     """
     where = f"the credit {_name(credit)}"
     try:
@@ -65,9 +61,9 @@ def advantages_of(
     except ValueError:
         raise
     except Exception as bug:
-        raise UserError(f"{where} failed: {crash(where, bug) if crash else _what(bug)}") from bug
-    known = {episode for group in groups.values() for episode in group}
-    _require_names(found, known, where, "episode")
+        what = crash(where, bug) if crash else f"{type(bug).__name__}: {reason(bug)}"
+        raise UserError(f"{where} failed: {what}") from bug
+    _require_names(found, (episode for group in groups.values() for episode in group), where, "episode")
     if own is None:
         return {name: number(value, f"{where} of {name}") for name, value in found.items()}
     agents = {episode: each for group in (works or {}).values() for episode, each in group.items()}
@@ -77,7 +73,7 @@ def advantages_of(
 
 
 def number(value: Any, where: str) -> float:
-    """A number of a plug-in, also of numpy or torch. UserError for what is none."""
+    """A plug-in's number as a float, also from numpy or torch. UserError if it is not a finite number."""
     try:
         found = math.nan if value is None or isinstance(value, str | bytes) else float(value)
     except Exception:
@@ -87,11 +83,16 @@ def number(value: Any, where: str) -> float:
     return found
 
 
+def check_of(message: str | None) -> str:
+    """Advice for a failure. A bug names its own place."""
+    return "" if "(a bug:" in (message or "") else ": check the sampler"
+
+
 def _require_names(found: Any, known: Iterable[str], where: str, kind: str) -> None:
     if not isinstance(found, Mapping):
         raise UserError(f"{where} is {_quoted(found)}: it must be a mapping from {kind}s to numbers")
     for name in found.keys() - set(known):
-        raise UserError(f"{where} names {_quoted(name)}, and no {kind} there has that name")
+        raise UserError(f"{where} names {_quoted(name)}, which is not an {kind} there")
 
 
 def _name(plugin: object) -> str:
@@ -100,7 +101,3 @@ def _name(plugin: object) -> str:
 
 def _quoted(value: object) -> str:
     return f"{excerpt(repr(value), 60)} ({type(value).__name__})"
-
-
-def _what(bug: Exception) -> str:
-    return f"{type(bug).__name__}: {reason(bug)}"

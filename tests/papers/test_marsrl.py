@@ -239,18 +239,19 @@ class Roles(Engine):
     async def aclose(self) -> None: ...
 
 
-def trained(folder: Path, steps: int, **changes) -> list[Batch]:
-    """What each step trains on."""
+def trained(folder: Path, steps: int, **changes) -> list[tuple[Batch, list[Episode]]]:
+    """The batch and the episodes of each step."""
     (folder / "rows.jsonl").write_text(json.dumps({"problem": "What is 3 + 4?", "answer": "7"}) + "\n")
     plan = MarsRollout(f"math:{folder / 'rows.jsonl'}", "paper", max_input=10**6, **changes)
     source, engine = Mars(MarsSettings(plan, steps=steps, learning_rate=1e-6)).source(), Roles()
 
-    async def collected() -> list[Batch]:
+    async def collected() -> list[tuple[Batch, list[Episode]]]:
         found = []
         async with source.working():
             for step in range(steps):
                 engine.version = str(step)
-                found.append(await source.collect(engine, step, Clock()))
+                episodes = list[Episode]()
+                found.append((await source.collect(engine, step, Clock(), episodes.append), episodes))
         return found
 
     return run_virtual(collected())
@@ -258,33 +259,21 @@ def trained(folder: Path, steps: int, **changes) -> list[Batch]:
 
 def test_3_3_a_problem_gives_at_most_72_outputs_in_five_streams(tmp_path):
     """8 solutions; then two inputs of 8 outputs for each of the four others: 8 + 4 * 16 = 72. Groups share an input."""
-    (batch,) = trained(tmp_path, 1, problems=1, schedule="whole")
-    assert batch.metrics["outputs"] == 72 and batch.metrics["groups"] == 9
-    (episode,) = batch.episodes
-    inputs = Counter(trace.spans[0].text for trace in episode.traces[1:])
+    chain = [next(e for e in episodes if e.sample == 0) for _, episodes in trained(tmp_path, 5, problems=1)]
+    assert len({trace.agent for episode in chain for trace in episode.traces if trace.parent}) == 72
+    inputs = Counter({t.agent: t.spans[0].text for e in chain for t in e.traces if t.parent}.values())
     assert set(inputs.values()) == {8} and len(inputs) == 9
 
 
 def test_3_3_figure_3a_at_each_step_a_new_problem_enters_and_each_chain_goes_on_by_one_agent(tmp_path):
     """Outputs take one tick. Tick 1 trains the solver's group; tick 2 that of a new problem's solver, and two of the
     first problem's verifiers; and so on, until all five agents work at once, 1 + 4 * 2 = 9 groups."""
-    batches = trained(tmp_path, 6, problems=1, schedule="pipeline")
+    batches = [batch for batch, _ in trained(tmp_path, 6, problems=1)]
     assert [batch.metrics["groups"] for batch in batches] == [1, 3, 5, 7, 9, 9]
     reached = [[stream for stream, right in batch.metrics["right"].items() if right is not None] for batch in batches]
     in_order = ["solver", "verifier-1", "corrector-1", "verifier-2", "corrector-2"]
     assert reached == [in_order[: tick + 1] for tick in range(5)] + [in_order]
     assert all(batch.metrics["age_max"] in (0, None) for batch in batches), "by the weights of its own tick"
-
-
-def test_3_3_the_queue_trains_on_a_group_while_others_are_decoded(tmp_path):
-    """Each step trains on the first two groups that are complete; with room for 32 outputs, at least 25 go on."""
-    batches = trained(tmp_path, 12, problems=2, schedule="queue", live=32)
-    assert [batch.metrics["groups"] for batch in batches] == [2] * 12
-    assert all(batch.metrics["live"] >= 32 - 8 + 1 for batch in batches)
-    reached = [
-        any(batch.metrics["right"][stream] is not None for batch in batches) for stream in ("solver", "verifier-1")
-    ]
-    assert reached == [True, True], "verifiers are trained while solvers still write"
 
 
 # 4.1 Training details

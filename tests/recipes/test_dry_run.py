@@ -14,23 +14,21 @@ from dictated import Dictated
 from random_model import write_random_experts, write_random_model
 from safetensors.torch import load_file
 from terse import TERSE
-from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3ForCausalLM, Qwen3MoeConfig
+from transformers import AutoModelForCausalLM, Qwen3ForCausalLM, Qwen3MoeConfig
 
 from orgthink.grammar.solution import Proposal
 from orgthink.grammar.verdict import Report, Verdict
 from orgthink.models.qwen3 import Qwen3, Qwen3Config
-from orgthink.models.tokenizer import Tokenizer
 from orgthink.models.trainable import LoraSettings, open_trainable
-from orgthink.record.episode import Message, StopReason
+from orgthink.record.episode import StopReason
 from orgthink.record.folder import RunFolder
 from orgthink.runtime import Agent
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.cluster.sizing.model import QWEN3_4B, QWEN3_30B_A3B
 from orgthink.training.coldstart.pairs import Pair, sft_course, write
-from orgthink.training.embedded import embedded
 from orgthink.training.marsrl import chain
 from orgthink.training.marsrl.rollout import STREAMS
-from orgthink.training.marsrl.segments import Growth
+from orgthink.training.marsrl.segments import Segments
 from orgthink.training.optimization import require_no_drift
 from orgthink.training.policy_loss import weighted
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, go_on, start
@@ -85,24 +83,6 @@ def test_the_folder_is_one_that_everybody_opens(tmp_path):
     )
 
 
-def test_the_same_seed_writes_the_same_weights(tmp_path):
-    folders = [write_random_model(tmp_path / str(i), SMALL, layers=2, seed=seed) for i, seed in enumerate((0, 0, 1))]
-    a, b, c = (torch.cat([w.flatten() for w in Qwen3.load(folder).to_hf().values()]) for folder in folders)
-    assert torch.equal(a, b) and not torch.equal(a, c)
-
-
-def test_every_id_has_a_text_and_the_template_is_that_of_transformers(tmp_path):
-    folder = write_random_model(tmp_path, SMALL, layers=1)
-    tokenizer = Tokenizer(folder)
-    assert len(tokenizer.texts) == SMALL.vocab_size and all(tokenizer.texts)
-    turns = [{"role": "user", "content": "1 + 2 = ü?"}]
-    theirs = AutoTokenizer.from_pretrained(folder).apply_chat_template(
-        turns, add_generation_prompt=True, return_dict=False
-    )
-    assert list(tokenizer.prompt((Message("user", turns[0]["content"]),)).token_ids or ()) == theirs
-    assert tokenizer.decode(tokenizer.encode("ü")) == "ü"
-
-
 @pytest.mark.parametrize(("lora", "dtype"), [(None, torch.float32), (LoraSettings(rank=2), torch.bfloat16)])
 def test_a_step_of_supervised_fine_tuning(tmp_path, lora, dtype):
     line = step(write_random_model(tmp_path / "model", SMALL, layers=2), tmp_path, lora, dtype)
@@ -113,7 +93,7 @@ def learn(folder, tmp_path, capacity=2):
     """One step of the paper's reinforcement learning, on advantages that differ: random text earns nothing."""
     small = ("rollout.problems=2", "rollout.group=2", "rollout.max_tokens=12", "minibatches=1")
     job = replace(adjusted(RECIPES["asyncthink-qwen3-countdown"], {"model": str(folder)}, small), sampler="local")
-    backend = embedded(folder, job)
+    backend = job.backend(folder)
     plan, loss = job.settings.rollout, job.settings.loss
     assert plan.limits.capacity == capacity
 
@@ -156,8 +136,7 @@ def marsrl(model: Path, problems: Path, *more: str):
     """The paper's MarsRL with tiny numbers and short prompts; a drift that would hardly be seen ends it."""
     file = problems / "problems.jsonl"
     file.write_text("".join(json.dumps({"problem": n, "answer": n}) + "\n" for n in (7, 12, 5)))
-    small = ("problems=2", "group=2", "max_tokens=40", "segment=20", "max_input=512", f"prompts={TERSE}",
-             "schedule=pipeline")  # fmt: skip
+    small = ("problems=2", "group=2", "max_tokens=40", "segment=20", "max_input=512", f"prompts={TERSE}")
     plan = (f"rollout.{one}" for one in (*small, f"task=math:{file}"))
     given = (*plan, "learning_rate=1e-3", "drift=1e-4", "steps=12", *more)
     return adjusted(RECIPES["marsrl-qwen3"], {"model": str(model)}, given)
@@ -199,9 +178,9 @@ def test_marsrl_in_segments_on_vllm(tmp_path, monkeypatch):
     def graded(text: str, ended: bool) -> Proposal:
         return Proposal(text, ("7", "12", "5")[crc32(text.encode("utf-8", "surrogatepass")) % 3])
 
-    decode = Growth._segment
+    decode = Segments._segment
 
-    async def whole(self: Growth, agent: Agent) -> str:
+    async def whole(self: Segments, agent: Agent) -> str:
         """Such a model hardly ever ends a text, and what is cut off is handed on to nobody."""
         await decode(self, agent)
         if agent.stop is StopReason.BUDGET:
@@ -210,7 +189,7 @@ def test_marsrl_in_segments_on_vllm(tmp_path, monkeypatch):
 
     monkeypatch.setattr(chain, "report_of", lambda style, text, whole: Report(Verdict.WRONG, text))
     monkeypatch.setattr(chain, "read_proposal", graded)
-    monkeypatch.setattr(Growth, "_segment", whole)
+    monkeypatch.setattr(Segments, "_segment", whole)
     folder = write_random_model(tmp_path / "model", SMALL, layers=2, dtype="float32")
     job = replace(marsrl(folder, tmp_path, "rollout.max_tokens=24", "rollout.segment=12"), sampler_settings={})
     lines = []

@@ -15,7 +15,7 @@ from test_dry_run import SMALL
 
 from orgthink.grammar.toolcall import ToolCall, render_call
 from orgthink.models.trainable import open_trainable
-from orgthink.record.episode import Episode, FormatError, Origin
+from orgthink.record.episode import FormatError, Origin
 from orgthink.record.folder import RunFolder
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.training.backend import EmbeddedBackend
@@ -56,7 +56,7 @@ def test_steps_of_the_recipe_by_calls(tmp_path: Path) -> None:
     source.collect = noted  # type: ignore[method-assign]
     run = RunFolder.create(tmp_path / "run", "train", Training("asyncthink-qwen3-math", job))
     train_policy(backend, source, job.settings, run, lines.append)
-    episodes: list[Episode] = [episode for batch in batches for episode in batch.episodes]
+    episodes = list(run.episodes())
     assert any((line["gradient_norm"] or 0) > 0 for line in lines)
     assert {len(episode.traces) for episode in episodes} == {2, 3}
     faults = [fault.kind for episode in episodes for fault in episode.format_faults]

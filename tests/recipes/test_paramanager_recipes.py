@@ -80,16 +80,6 @@ def test_the_numbers_of_table_5():
     assert plan.roles == ("manager",) and job.model is None
 
 
-def test_a_run_of_an_older_version_counts_executed_calls(tmp_path):
-    job = policy()
-    folder = RunFolder.create(tmp_path / "run", "train", job)
-    config = json.loads((folder.path / "config.json").read_text())
-    reward = config["settings"]["settings"]["reward"]
-    assert reward.pop("count") == "requested", "today's, as the paper counts"
-    (folder.path / "config.json").write_text(json.dumps(config | {"schema_version": 2}))
-    assert RunFolder.open(folder.path).config["settings"]["settings"]["reward"] == reward | {"count": "executed"}
-
-
 def test_the_numbers_of_table_4():
     job = RECIPES["paramanager-qwen3-sft"]
     assert isinstance(job, Trajectories)

@@ -274,7 +274,7 @@ def looked_at(recipe: str, *given: str, capsys) -> dict:
 
 
 def test_none_is_a_word_where_a_setting_has_it_and_else_nothing(capsys):
-    given = ("normalise=none", "reward.gate=none", "rollout.limits.max_tokens=none", "mastered=none")
+    given = ("credit.normalise=none", "reward.gate=none", "rollout.limits.max_tokens=none", "mastered=none")
     settings = looked_at(MANAGER, *given, capsys=capsys)
     assert (settings["credit"]["normalise"], settings["reward"]["gate"]) == ("none", "none")
     assert settings["rollout"]["limits"]["max_tokens"] is settings["mastered"] is None

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from orgthink.credit.shared import SharedCredit
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start, training_of
@@ -88,7 +87,6 @@ def test_another_organization_keeps_what_it_shares_with_the_recipe_s():
         (f"reward={PLUGIN}:Varieti", "did you mean Variety?"),
         ("credit.delta=-1", "delta is -1"),
         ("credit.normalise=perhaps", "credit.normalise"),
-        ("normalise=perhaps", "credit.normalise"),
         ("normalize=std", "a policy training has no 'normalize'"),
     ],
 )  # fmt: skip
@@ -96,23 +94,6 @@ def test_what_cannot_be_is_one_line_that_names_the_nearest(given: str, words: st
     with pytest.raises(UserError, match=r"^--set") as caught:
         settings(given)
     assert words in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_settings_by_their_former_names():
-    """`normalise` and `delta` were the recipe's own before there was a choice of credits."""
-    assert settings("normalise=none", "delta=0.5").credit == SharedCredit("none", 0.5)
-    data = plain(RECIPE.settings)
-    del data["credit"]
-    assert typed(type(RECIPE.settings), data, "config.json") == RECIPE.settings
-    assert typed(type(RECIPE.settings), data | {"delta": 0.5}, "config.json").credit == SharedCredit(delta=0.5)
-
-
-def test_a_setting_that_nobody_checks_is_a_number_if_it_reads_so():
-    """vLLM compares the numbers that it gets."""
-    job = adjusted(RECIPE, {}, ["sampler_settings.gpu_memory_utilization=0.2"])
-    assert job.sampler_settings == {"gpu_memory_utilization": 0.2}
-    job = adjusted(RECIPE, {}, ["sampler_settings.gpu_memory_utilization=most"])
-    assert job.sampler_settings == {"gpu_memory_utilization": "most"}
 
 
 def test_a_mapping_takes_a_name_that_it_does_not_have_yet():

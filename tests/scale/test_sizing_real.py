@@ -16,7 +16,6 @@ from orgthink.record.episode import Origin
 from orgthink.training.cluster.sizing.model import QWEN3_4B, Model, config_of, known_models
 from orgthink.training.cluster.sizing.recipe import model_of, most_sampled, work_of
 from orgthink.training.cluster.sizing.step import Work
-from orgthink.training.embedded import sampler
 from orgthink.training.recipes import registry as recipes
 from orgthink.training.recipes.jobs import Reinforced
 from orgthink.training.rollout import ProblemStream, roll_out
@@ -88,7 +87,7 @@ def test_tokens_are_those_of_a_real_rollout():
     """Of each agent the same counts as its row, and within what the recipe's budgets say before."""
     job = replace(ASYNCTHINK, model=str(TINY))
     plan = job.settings.rollout
-    engine = sampler(TINY, job)
+    engine = job.open_sampler(TINY)
     episodes = asyncio.run(roll_out(plan, ProblemStream(plan, 0).batch(), engine, 0))
     rows = [row for episode in episodes for row in policy_rows(episode, 1.0, plan.trains)]
     tokens = Counter(dict.fromkeys(Origin, 0))

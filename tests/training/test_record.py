@@ -13,7 +13,7 @@ import pytest
 from tiny_policy import TINY
 from tiny_recipes import ASYNCTHINK, MARSRL, TERSE
 
-from orgthink.cli import main, view
+from orgthink.cli import main
 from orgthink.evaluate.evaluation import OrganizationSpec
 from orgthink.record.episode import Episode
 from orgthink.record.episode_json import dump
@@ -35,7 +35,6 @@ LED = replace(
     reward=ParaManagerReward(),
 )
 JOBS = {"asyncthink": ASYNCTHINK, "marsrl": MARSRL, "paramanager": Policy(LED)}
-WHOLE = replace(MARSRL.settings, rollout=replace(MARSRL.settings.rollout, schedule="whole", segment=None))
 
 
 def begun(path: Path, job: Any, **settings: Any) -> RunFolder:
@@ -97,22 +96,13 @@ def test_the_steps_of_a_training_are_seen_and_scored_again(name, tmp_path, capsy
     assert again["summary"]["step 3"]["n"] == sum(episode.step == 3 for episode in episodes)
 
 
-def test_a_step_of_whole_trajectories_is_recorded_whole(tmp_path):
-    folder = trained(tmp_path / "run", replace(MARSRL, settings=WHOLE), steps=1)
-    (line,), episodes = folder.metrics(), list(folder.episodes())
-    assert len(episodes) == 3, "one of each problem"
-    assert sum(len(episode.traces) - 1 for episode in episodes) == line["outputs"]
-    measured = WHOLE.measure(episodes)
-    assert measured == {name: line[name] for name in measured}
-
-
 @pytest.mark.parametrize(("every", "steps"), [(2, [1, 3, 5]), (3, [1, 4, 5]), (9, [1, 5])])
 def test_every_nth_step_is_recorded_the_first_and_the_last(every, steps, tmp_path):
     assert recorded(trained(tmp_path / "run", ASYNCTHINK, record_every=every)) == steps
 
 
 @pytest.mark.parametrize("name", ["asyncthink", "marsrl"])
-@pytest.mark.parametrize("died", [1, 3, 4])
+@pytest.mark.parametrize("died", [1, 4])
 def test_a_resumed_run_has_each_episode_once(name, died, tmp_path):
     """It dies once a step is recorded, with the last checkpoint after step 2."""
     whole, cut = tmp_path / "whole", begun(tmp_path / "cut", JOBS[name], steps=5, save_every=2)
@@ -131,27 +121,6 @@ def test_a_resumed_run_has_each_episode_once(name, died, tmp_path):
     assert [timeless(episode) for episode in cut.episodes()] == expected
     assert recorded(cut) == finished(cut) and 5 in finished(cut)
     assert max(Counter(one["id"] for one in expected).values()) == 1
-
-
-def test_a_long_training_shows_its_last_steps_and_any_other_that_is_named(tmp_path, capsys, monkeypatch):
-    folder = trained(tmp_path / "run", ASYNCTHINK, steps=3)
-    a_step = sum(episode.step == 1 for episode in folder.episodes())
-    monkeypatch.setattr(view, "MOST_EPISODES", 2 * a_step)
-
-    def steps_of_page(*options: str) -> set[str]:
-        assert main(["view", str(folder.path), *options]) == 0
-        return set(re.findall(r'"organization":"([^"]*)"', (folder.path / "view.html").read_text()))
-
-    assert steps_of_page() == {"step 2", "step 3"}
-    assert "the last 2 of 3 steps; others with --step N" in capsys.readouterr().err
-    assert steps_of_page("--step", "1") == {"step 1"}
-    assert not capsys.readouterr().err
-    monkeypatch.setattr(view, "MOST_EPISODES", 1)
-    assert steps_of_page() == {"step 3"}, "a step is shown whole"
-    first = next(folder.episodes())
-    assert main(["view", str(folder.path), "--episode", first.id]) == 0, "whichever step it is of"
-    assert main(["view", str(folder.path), "--step", "7"]) == 2
-    assert "has no episodes of step 7: it has 3 others" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["view", "measure"])

@@ -1,4 +1,4 @@
-"""What MarsRL attempts at each step, and in which order."""
+"""MarsRL rollout settings: roles, streams, and which outputs the next agent gets (sections 3.1 and 3.4)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from typing import Literal, TypeVar, get_args
 
 from orgthink.util.errors import require_at_least
 
+T = TypeVar("T", bound=Hashable)
+
 Role = Literal["solver", "verifier", "corrector"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 STREAMS = ("solver", "verifier-1", "corrector-1", "verifier-2", "corrector-2")
-"""In the order of a chain."""
+"""The agents of a chain, in order. Verifier 1 judges the solver's output and verifier 2 a correction, in one role."""
+
+Strategy = Literal["random", "balanced", "adaptive"]
+"""How outputs are chosen: at random, half with reward 1 and half with reward 0, or the most instructive first."""
 
 
 def role_of(stream: str) -> str:
@@ -23,24 +28,17 @@ def role_of(stream: str) -> str:
 
 
 def last_stage(roles: tuple[Role, ...]) -> int:
-    """Place of the last stream that is trained: a chain ends after it."""
+    """Index of the last stream that is trained. A chain ends after it."""
     return max(i for i, stream in enumerate(STREAMS) if role_of(stream) in roles)
-
-
-T = TypeVar("T", bound=Hashable)
-
-Strategy = Literal["random", "balanced", "adaptive"]
-"""Any; as many of reward 1 as of reward 0; or first those that the next agent has most to learn from."""
 
 
 def choose(
     strategy: Strategy, role: str, outputs: Sequence[T], positive: Sequence[bool], take: int, rng: random.Random
 ) -> list[T]:
-    """At most `take` different outputs for an agent of `role`; `positive` says which of them were rewarded.
+    """At most `take` different outputs for an agent of `role`. `positive` tells which outputs have reward 1.
 
-    An output that was made often is as much likelier to be drawn, but it is taken once. Adaptive: a verifier first
-    gets wrong solutions, a corrector first findings that are right. Where a strategy finds too few of a kind, the
-    others fill up.
+    Repeated outputs are more likely to be drawn, but each is taken once. `adaptive` prefers wrong solutions for a
+    verifier and correct reports for a corrector. If one kind is short, the other fills up.
     """
     order = rng.sample(range(len(outputs)), len(outputs))
     if strategy == "random":
@@ -55,72 +53,59 @@ def choose(
     return [*chain.from_iterable(zip(liked, others, strict=False)), *liked[short:], *others[short:]][:take]
 
 
-Schedule = Literal["queue", "pipeline", "whole"]
-
-
 @dataclass(frozen=True, slots=True)
 class MarsRollout:
-    """What is attempted, by whom, in which order."""
+    """Problems, budgets and sampling of MarsRL."""
 
     task: str
     """Name of the task."""
     prompts: str = "paper"
     """Prompt style."""
     max_tokens: int = 512
-    """Tokens of an output, the thinking included."""
+    """Token budget of an output, thinking included."""
     max_input: int = 512
-    """Tokens of an input; longer ones are not handed on, and longer problems are passed over."""
+    """Most tokens of an input. Longer outputs are not passed on, and longer problems are skipped."""
     segment: int | None = None
-    """Tokens that are decoded at a tick of the pipeline, or by a request of the queue; `None`: all of an output."""
+    """Tokens of an output that are decoded in one step; `None`: the whole output."""
     temperature: float = 1.0
-    """Of the sampling; nothing else truncates it, so importance ratios are unbiased."""
+    """Sampling temperature. The distribution is not truncated, so importance ratios are unbiased."""
     problems: int = 8
-    """New problems a step; under the queue, groups that a step trains on."""
+    """New problems per step."""
     group: int = 8
     """G: outputs for one input."""
     take: int = 2
-    """Outputs of an agent that the next one takes."""
+    """Number of outputs of a stage that the next stage gets."""
     strategy: Strategy = "adaptive"
-    """Which of them."""
-    schedule: Schedule = "pipeline"
-    """When outputs are decoded and trained on. `queue`: decoding goes on all the time, a group enters the training
-    queue as soon as it is complete, and a step trains on the first that are. `pipeline`: a step decodes one segment of
-    every output, and trains on the groups that are complete then (figure 3a). `whole`: chains come to their end
-    first."""
+    """How these outputs are chosen."""
     live: int = 4096
-    """No problem is begun while as many outputs are under way: derived groups pile up. The queue begins one as soon as
-    there are fewer. In a pipeline, `problems` enter at each step only if this is at least
-    `problems` · `group` · (the groups of a chain that are under way, summed over the ticks that it takes)."""
+    """Largest number of unfinished outputs: no problem starts beyond it. All `problems` start at each step only if this
+    is at least `problems` · `group` · (the groups of a chain, summed over the steps that the chain takes)."""
     roles: tuple[Role, ...] = ROLES
-    """Who is trained: all (MarsRL), the solver (MarsRL-S, which is UloRL), verifier and corrector (MarsRL-VC)."""
+    """Trained roles: all (MarsRL), the solver (MarsRL-S, which is UloRL), or verifier and corrector (MarsRL-VC)."""
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "max_tokens", "max_input", "problems", "take")
         if self.segment is not None and not 1 <= self.segment <= self.max_tokens:
             raise ValueError(f"segment is {self.segment}: it must be from 1 to max_tokens, {self.max_tokens}")
-        if self.schedule not in get_args(Schedule):
-            raise ValueError(f"schedule is {self.schedule!r}: it must be one of {', '.join(get_args(Schedule))}")
-        if self.schedule == "whole" and self.segment is not None:
-            raise ValueError("segment is of the pipeline: whole trajectories are decoded in one go")
         if self.group < 2:
-            raise ValueError(f"group is {self.group}: an advantage is relative to others, so it takes at least 2")
+            raise ValueError(f"group is {self.group}: an advantage compares outputs, so it must be at least 2")
         if self.strategy == "balanced" and self.take % 2:
-            raise ValueError(f"take is {self.take}: balanced sampling takes as many right as wrong, so an even number")
+            raise ValueError(f"take is {self.take}: balanced sampling needs an even number")
         if not 0 < self.temperature < float("inf"):
             raise ValueError(f"temperature is {self.temperature}: training samples, so it must be above 0")
         if self.live < self.group:
-            raise ValueError(f"live is {self.live}: not even one group of {self.group} would fit")
+            raise ValueError(f"live is {self.live}: it must be at least group, {self.group}")
         if not self.roles or len(set(self.roles)) < len(self.roles):
             raise ValueError(f"roles is {list(self.roles)}: name one or more of {', '.join(ROLES)}, each once")
 
     @property
     def segment_tokens(self) -> int:
-        """Tokens of an output that are decoded in one go."""
+        """Tokens of an output that are decoded in one step."""
         return self.segment or self.max_tokens
 
     @property
     def widths(self) -> list[int]:
-        """Groups of a chain at each stage that is trained, at most."""
+        """Largest number of groups of a chain at each stage."""
         widths = [1]
         while len(widths) <= last_stage(self.roles):
             widths.append(min(self.take, widths[-1] * self.group))

@@ -1,7 +1,7 @@
-"""A chain at work: an organization that continues a chain from its record (figure 3b of MarsRL).
+"""Decodes one segment of a chain: an organization that continues from a record (figure 3b of MarsRL).
 
-Segment rollouts (UloRL, section 2.3 of MarsRL): an output that is not finished after a fixed number of tokens is
-continued later, perhaps with other weights; each span keeps the version that sampled it.
+Segment rollouts (UloRL, section 2.3 of MarsRL): an output that is unfinished after a number of tokens continues in the
+next step, perhaps with newer weights. Each span records the version that sampled it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,13 @@ from orgthink.runtime.session import Session
 from orgthink.training.marsrl.chain import GroupInput, OutputGroup, Rules, groups_of, last_groups, outputs_of
 from orgthink.training.marsrl.rollout import ROLES, STREAMS, role_of
 
-MARSRL = "marsrl"
-"""The name of the organization in the record."""
-
 Stage = dict[str, Agent]
 """The agents of a stage by their places."""
 
 
 @dataclass(frozen=True, slots=True)
-class Growth(Organization):
-    """Decodes one segment of every unfinished output, and begins the next stage if that finishes the last one. With
-    whole trajectories it decodes everything, to the end of the chain; with the queue one group, to the group's end."""
+class Segments(Organization):
+    """Decodes one segment of every unfinished output. If that finishes the stage, it prepares the next one."""
 
     rules: Rules
     """How chains grow."""
@@ -35,38 +31,27 @@ class Growth(Organization):
     """Whether an input is short enough."""
     record: Episode | None = None
     """The chain so far; `None` at its beginning."""
-    group: GroupInput | None = None
-    """Under the queue, the input of the group; the record is of the outputs that it is made from."""
-    ended: Callable[[], None] = lambda: None
-    """Called at the end of each output of that group."""
-    name: str = MARSRL
+    name: str = "marsrl"
 
     roles = ROLES
 
     async def run(self, problem: Problem, session: Session) -> None:
         root = session.controller(trace=self.record.root if self.record else None)
-        if self.group is not None:
-            for stage in self._restored(session, groups_of(self.record.traces) if self.record else []):
-                await _together(session, root, stage, self._segment)
-            await _together(session, root, self._begun(problem, session, [self.group]), self._to_the_end)
-            return
         for stage in self._recorded(problem, session):
             await _together(session, root, stage, self._segment)
-        whole = self.rules.plan.schedule == "whole"
-        while inputs := self._following(problem, session):
-            stage = self._begun(problem, session, inputs)
-            await _together(session, root, stage, self._segment if whole else _pause)
-            if not whole:
-                return
+        traces = [agent.trace() for agent in session.agents]
+        if all(group.finished for group in last_groups(traces)):
+            inputs = self.rules.following(problem, session.sample, traces, self.fits)
+            await _together(session, root, self._agents(problem, session, inputs), _pause)
 
     def _recorded(self, problem: Problem, session: Session) -> list[Stage]:
-        """The stages of the record; a new chain has its first."""
+        """The stages of the record. A new chain has its first stage."""
         if self.record is None:
-            return [self._begun(problem, session, [GroupInput(STREAMS[0])])]
-        last = last_groups(self.record.traces)
-        before = self._restored(session, groups_of(self.record.traces)[: -len(last)])
+            return [self._agents(problem, session, [GroupInput(STREAMS[0])])]
+        groups, last = groups_of(self.record.traces), last_groups(self.record.traces)
         inputs = [self.rules.input(problem, outputs_of(self.record.traces), group.source) for group in last]
-        return [*before, self._begun(problem, session, [one for one in inputs if one is not None])]
+        before = self._restored(session, groups[: -len(last)])
+        return [*before, self._agents(problem, session, [one for one in inputs if one is not None])]
 
     def _restored(self, session: Session, groups: Sequence[OutputGroup]) -> list[Stage]:
         """The stages of finished groups."""
@@ -76,8 +61,8 @@ class Growth(Organization):
             stages.setdefault(group.stream, {}).update(restored)
         return list(stages.values())
 
-    def _begun(self, problem: Problem, session: Session, inputs: Sequence[GroupInput]) -> Stage:
-        """The agents of a stage, each as far as its record goes."""
+    def _agents(self, problem: Problem, session: Session, inputs: Sequence[GroupInput]) -> Stage:
+        """The agents of a stage, restored from the record where it has them."""
         traces = outputs_of(self.record.traces) if self.record else {}
         stage: Stage = {}
         for one in inputs:
@@ -87,15 +72,8 @@ class Growth(Organization):
                 stage[place] = session.agent(role, messages, seed=seed, trace=traces.get(place))
         return stage
 
-    def _following(self, problem: Problem, session: Session) -> list[GroupInput]:
-        """Inputs of the next stage; empty while the last one is not finished, and at the end of the chain."""
-        traces = [agent.trace() for agent in session.agents]
-        if not all(group.finished for group in last_groups(traces)):
-            return []
-        return self.rules.following(problem, session.sample, traces, self.fits)
-
     async def _segment(self, agent: Agent) -> str | None:
-        """Decode a segment of an output that is not finished."""
+        """Decode a segment of an unfinished output."""
         if agent.stop is StopReason.LENGTH:
             agent.resume()
         if agent.stop is None:
@@ -106,19 +84,9 @@ class Growth(Organization):
                 agent.stop = StopReason.BUDGET
         return visible_text(agent)
 
-    async def _to_the_end(self, agent: Agent) -> str | None:
-        """Decode all segments of an output."""
-        try:
-            text = await self._segment(agent)
-            while agent.stop is StopReason.LENGTH:
-                text = await self._segment(agent)
-            return text
-        finally:
-            self.ended()
-
 
 async def _pause(agent: Agent) -> None:
-    """Leave an output for the next tick."""
+    """Leave an output for the next step."""
     agent.stop = StopReason.LENGTH
 
 

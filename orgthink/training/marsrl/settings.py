@@ -1,4 +1,4 @@
-"""What decides the result of MarsRL, beside the model."""
+"""MarsRL training settings, and the metrics of a step."""
 
 from __future__ import annotations
 
@@ -15,47 +15,10 @@ from orgthink.tasks import task_named
 from orgthink.tasks.endless import endless
 from orgthink.training.marsrl.chain import FinishedGroup, Rules, finished_in_step
 from orgthink.training.marsrl.rollout import ROLES, STREAMS, MarsRollout, role_of
+from orgthink.training.metrics import mean
 from orgthink.training.optimization import Optimization, idle_text, step_seconds
 from orgthink.util.errors import UserError, user_input
 from orgthink.util.settings import class_by_kind
-
-
-def rollout_metrics(finished: Sequence[FinishedGroup]) -> dict[str, Any]:
-    """Means over the outputs that finished; `None` where there are none."""
-    outputs = [
-        (one.group.stream, trace, outcome)
-        for one in finished
-        for trace, outcome in zip(one.group.outputs, one.outcomes, strict=True)
-    ]
-    return {
-        "reward": _mean([o.reward for _, _, o in outputs]),
-        "rewards": {role: _mean([o.reward for s, _, o in outputs if role_of(s) == role]) for role in ROLES},
-        "right": {stream: _mean([o.positive for s, _, o in outputs if s == stream]) for stream in STREAMS},
-        "tokens": {stream: _mean([trace.steps for s, trace, _ in outputs if s == stream]) for stream in STREAMS},
-        "verifier": _judgement([(o.judged, o.report.verdict) for _, _, o in outputs if o.report is not None]),
-        "truncated": _mean([trace.stop is not StopReason.DONE for _, trace, _ in outputs]),
-        "groups": len(finished),
-        "outputs": len(outputs),
-        "sampled_tokens": sum(trace.steps for _, trace, _ in outputs),
-    }
-
-
-def _judgement(verdicts: Sequence[tuple[bool | None, Verdict]]) -> dict[str, float | None]:
-    """How verdicts fit the truth of what they judged."""
-    of_wrong = [verdict for right, verdict in verdicts if not right]
-    of_right = [verdict for right, verdict in verdicts if right]
-    return {
-        "accuracy": _mean([verdict.agrees(bool(right)) for right, verdict in verdicts]),
-        "recall": _mean([verdict is Verdict.WRONG for verdict in of_wrong]),
-        "false_alarms": _mean([verdict is Verdict.WRONG for verdict in of_right]),
-        "unparsed": _mean([verdict is Verdict.UNPARSED for _, verdict in verdicts]),
-        "judged_wrong_solutions": _mean([not right for right, _ in verdicts]),
-    }
-
-
-def _mean(values: Sequence[float | bool]) -> float | None:
-    return sum(values) / len(values) if values else None
-
 
 if TYPE_CHECKING:
     AnyRoleReward = RoleReward
@@ -65,12 +28,12 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class MarsSettings(Optimization):
-    """What decides the result of MarsRL, beside the model."""
+    """MarsRL training settings."""
 
     rollout: MarsRollout
-    """What is attempted."""
+    """Problems, budgets and sampling."""
     reward: AnyRoleReward = field(default_factory=MarsReward)
-    """Of each role."""
+    """Reward of each role."""
 
     def require(self, context: int | None) -> None:
         plan = self.rollout
@@ -99,35 +62,55 @@ class MarsSettings(Optimization):
         return {**style, "max_tokens": self.rollout.max_tokens}
 
     def measure(self, episodes: Sequence[Episode]) -> dict[str, Any]:
-        plan = self.rollout
-        rules = Rules(plan, task_named(plan.task), self.reward, self.seed)
-        return rollout_metrics([one for e in episodes for one in rules.judged(e, finished_in_step(e, plan.schedule))])
+        rules = Rules(self.rollout, task_named(self.rollout.task), self.reward, self.seed)
+        return rollout_metrics([one for e in episodes for one in rules.judged(e, finished_in_step(e))])
 
     def bounds(self) -> dict[str, int | None]:
-        """`None` where the queue has no bound."""
         plan, widths = self.rollout, self.rollout.widths
         segments = -(-plan.max_tokens // plan.segment_tokens)
-        if plan.schedule == "queue":
-            return {
-                "outputs_of_a_problem": plan.group * sum(widths),
-                "outputs_a_step": plan.problems * plan.group,
-                "sampled_tokens_a_step": None,
-                "oldest_token_in_updates": None,
-                "context": plan.max_input + plan.max_tokens,
-                "optimizer_steps_a_step": min(self.minibatches, plan.problems),
-            }
         entering = min(plan.problems, plan.live // plan.group)
-        # A chain that is so many ticks old is at that stage at most: stages take a tick or more, one for each segment.
-        under_way = sum(widths[min(age, len(widths) - 1)] for age in range(len(widths) * segments))
+        # A stage takes one step or more, at most one for each segment.
+        groups = entering * sum(widths[min(age, len(widths) - 1)] for age in range(len(widths) * segments))
         return {
             "outputs_of_a_problem": plan.group * sum(widths),
-            "outputs_a_step": entering * plan.group * under_way,
-            "sampled_tokens_a_step": entering * plan.group * under_way * plan.segment_tokens,
+            "outputs_a_step": groups * plan.group,
+            "sampled_tokens_a_step": groups * plan.group * plan.segment_tokens,
             "oldest_token_in_updates": segments - 1,
             "context": plan.max_input + plan.max_tokens,
-            "optimizer_steps_a_step": min(self.minibatches, entering * under_way),
+            "optimizer_steps_a_step": min(self.minibatches, groups),
         }
 
     def progress_text(self, line: Mapping[str, Any]) -> str:
         rewards = "  ".join(f"{role} {'–' if r is None else f'{r:.3f}'}" for role, r in line["rewards"].items())
         return "  ".join([rewards, f"chains {line['chains']}", *idle_text(line), f"{step_seconds(line):.0f} s"])
+
+
+def rollout_metrics(finished: Sequence[FinishedGroup]) -> dict[str, Any]:
+    """Means over the finished outputs of a step; `None` without any."""
+    outputs = [
+        (one.group.stream, trace, outcome)
+        for one in finished
+        for trace, outcome in zip(one.group.outputs, one.outcomes, strict=True)
+    ]
+    return {
+        "reward": mean(o.reward for _, _, o in outputs),
+        "rewards": {role: mean(o.reward for s, _, o in outputs if role_of(s) == role) for role in ROLES},
+        "right": {stream: mean(o.positive for s, _, o in outputs if s == stream) for stream in STREAMS},
+        "tokens": {stream: mean(trace.steps for s, trace, _ in outputs if s == stream) for stream in STREAMS},
+        "verifier": _verdicts([(bool(o.judged), o.report.verdict) for _, _, o in outputs if o.report is not None]),
+        "truncated": mean(trace.stop is not StopReason.DONE for _, trace, _ in outputs),
+        "groups": len(finished),
+        "outputs": len(outputs),
+        "sampled_tokens": sum(trace.steps for _, trace, _ in outputs),
+    }
+
+
+def _verdicts(verdicts: Sequence[tuple[bool, Verdict]]) -> dict[str, float | None]:
+    """Verdicts compared with whether the judged solution is right."""
+    return {
+        "accuracy": mean(verdict.agrees(right) for right, verdict in verdicts),
+        "recall": mean(verdict is Verdict.WRONG for right, verdict in verdicts if not right),
+        "false_alarms": mean(verdict is Verdict.WRONG for right, verdict in verdicts if right),
+        "unparsed": mean(verdict is Verdict.UNPARSED for _, verdict in verdicts),
+        "judged_wrong_solutions": mean(not right for right, _ in verdicts),
+    }

@@ -27,7 +27,7 @@ def put(data: dict[str, Any], hint: Any, given: str) -> None:
     here. UserError that names the unknown part of the path and the known ones; UserError for invalid JSON.
     """
     path, _, text = given.partition("=")
-    *above, last = names = getattr(hint, "former", {}).get(path, path).split(".")
+    *above, last = names = path.split(".")
     place, late = data, False
     for depth, name in enumerate(above):
         hint = field_type(hint, place, name, names[:depth], _below)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orgthink.engines import opener
+from orgthink.engines.engine import Engine
 from orgthink.models.companions import context_of, tokens_of
-from orgthink.models.trainable import say_made_for
+from orgthink.models.trainable import open_trainable, resolve_device, say_made_for
 from orgthink.organizations.prompts import STYLES
 from orgthink.record.folder import RunFolder
+from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.coldstart.pairs import read_pairs
-from orgthink.training.embedded import embedded, require_local
 from orgthink.training.episodes import Episodes
-from orgthink.training.marsrl.pipeline import Chains
-from orgthink.training.marsrl.queue import Queue
+from orgthink.training.marsrl.pipeline import Pipeline
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.optimization import Optimization
 from orgthink.training.recipes.base_model import (
@@ -32,9 +32,11 @@ from orgthink.training.recipes.base_model import (
 )
 from orgthink.training.rl import Source, train_policy
 from orgthink.training.rl_settings import RlSettings
+from orgthink.training.rollout import SLOTS
 from orgthink.training.rows import PolicyRow, Row
 from orgthink.training.sft import SftSettings, train
 from orgthink.util.errors import UserError
+from orgthink.util.settings import lacks
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:
@@ -207,11 +209,59 @@ class Reinforced(FromModel, ABC):
     def run(self, folder: RunFolder, report: Report) -> Path:
         base = self.start_folder(folder)
         require_same_problems(folder, self.settings.task)
-        backend = embedded(base, self)
+        backend = self.backend(base)
         try:
             return train_policy(backend, self.source(), self.settings, folder, report)
         finally:
             asyncio.run(backend.sampler.aclose())
+
+    def backend(self, folder: Path) -> EmbeddedBackend:
+        """Open the model for training and again for sampling. UserError if the folder has no usable model."""
+        how, kl = self.how, self.settings.loss.kl
+        return EmbeddedBackend(
+            open_trainable(folder, **how),
+            self.open_sampler(folder),
+            folder,
+            pack_tokens=self.pack_tokens,
+            reference=open_trainable(folder, None, how["dtype"], how["device"]) if kl > 0 else None,
+            mixed_precision=self.mixed_precision,
+            workers=self.workers if how["device"] == "cpu" else 1,
+        )
+
+    def open_sampler(self, folder: Path) -> Engine:
+        """Open the sampler. `local` decodes on the event loop, so runs are reproducible bit for bit.
+
+        UserError if the engine cannot update its weights.
+        """
+        settings = self.sampler_settings
+        if self.sampler == "local":  # the settings of vLLM in a recipe stay there
+            settings = {"slots": SLOTS} | {name: settings[name] for name in LOCAL_SETTINGS & settings.keys()}
+            settings["device"] = resolve_device(str(settings.get("device", "cpu")))
+        engine = asyncio.run(opener(self.sampler)(str(folder), threaded=False, **settings))
+        if not engine.updatable:
+            raise UserError(f"sampler {self.sampler}: its weights cannot be updated, so it cannot sample for training")
+        return engine
+
+
+LOCAL_SETTINGS = {"device", "slots"}
+"""Settings of the local sampler."""
+VLLM_SETTINGS = {
+    "attention_backend", "block_size", "cpu_offload_gb", "disable_log_stats", "distributed_executor_backend", "dtype",
+    "enable_chunked_prefill", "enable_prefix_caching", "enforce_eager", "gpu_memory_utilization", "hf_overrides",
+    "kv_cache_dtype", "load_format", "max_model_len", "max_num_batched_tokens", "max_num_seqs", "quantization", "seed",
+    "swap_space", "tensor_parallel_size", "trust_remote_code",
+}  # fmt: skip
+"""Settings of vLLM. The local sampler ignores them, so that a recipe for vLLM also runs with `sampler=local`."""
+
+
+def require_local(settings: Mapping[str, Any]) -> None:
+    """UserError for unknown settings of the local sampler, and for invalid values."""
+    for name in sorted(settings.keys() - LOCAL_SETTINGS - VLLM_SETTINGS):
+        raise UserError(f"sampler_settings {lacks(name, sorted(LOCAL_SETTINGS))}")
+    slots = settings.get("slots", SLOTS)
+    if not isinstance(slots, int) or slots < 1:
+        raise UserError(f"sampler_settings.slots is {slots}: it must be a whole number from 1 on")
+    resolve_device(str(settings.get("device", "cpu")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,5 +291,5 @@ class Mars(Reinforced):
     settings: MarsSettings
     """Settings of the training."""
 
-    def source(self) -> Chains:
-        return Queue(self.settings) if self.settings.rollout.schedule == "queue" else Chains(self.settings)
+    def source(self) -> Pipeline:
+        return Pipeline(self.settings)

@@ -13,10 +13,9 @@ def paper() -> Mars:
     """MarsRL as in section 4.1 of its paper, for Qwen3-30B-A3B-Thinking-2507.
 
     From UloRL, whose trainer it uses: the constant learning rate (missing in the text), the probability from which a
-    token is mastered, and POIS. Ours: steps, the target entropy, and `live`: problems begin while fewer outputs are
-    under way than two steps train on. The paper also truncates its sampling (top-p, top-k); that biases the importance
-    ratio, so nothing truncates it here. Weights change while an output is decoded, as between its segments;
-    `rollout.schedule=pipeline` has the steps of figure 3a instead, if `rollout.live` is raised to 39936 with it.
+    token is mastered, and POIS. Ours: steps and the target entropy. `live` is the largest possible number of unfinished
+    outputs: 128 · 8 · (1 + 19 · 2). The paper also truncates its sampling (top-p, top-k); that biases the importance
+    ratio, so it is not truncated here.
     """
     rollout = MarsRollout(
         "math",
@@ -27,8 +26,7 @@ def paper() -> Mars:
         temperature=0.85,
         problems=128,
         group=8,
-        schedule="queue",
-        live=2_048,
+        live=39_936,
     )
     settings = MarsSettings(
         rollout,

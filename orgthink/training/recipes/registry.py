@@ -32,7 +32,6 @@ RECIPES: Registry[Job | type[Job]] = Registry(
         "trajectories": "orgthink.training.recipes.jobs:Trajectories",
         "policy": "orgthink.training.recipes.jobs:Policy",
         "marsrl": "orgthink.training.recipes.jobs:Mars",
-        "mean": "orgthink.training.recipes.mean:Mean",
         "asyncthink-sft": "orgthink.training.recipes.asyncthink:SFT",
         "asyncthink-qwen3-countdown-sft": "orgthink.training.recipes.asyncthink:COUNTDOWN_SFT",
         "asyncthink-qwen3-math-sft": "orgthink.training.recipes.asyncthink:MATH_SFT",
@@ -42,7 +41,6 @@ RECIPES: Registry[Job | type[Job]] = Registry(
         "asyncthink-qwen3-math-sequential-l1k": "orgthink.training.recipes.asyncthink:MATH_L1K",
         "asyncthink-qwen3-math-sequential-l2k": "orgthink.training.recipes.asyncthink:MATH_L2K",
         "marsrl-qwen3": "orgthink.training.recipes.marsrl:PAPER",
-        "mean-of-models": "orgthink.training.recipes.mean:MEAN",
         "paramanager-sft": "orgthink.training.recipes.paramanager:SFT",
         "paramanager-qwen3-sft": "orgthink.training.recipes.paramanager:PAPER_SFT",
         "paramanager-qwen3": "orgthink.training.recipes.paramanager:PAPER",
@@ -95,7 +93,7 @@ def adjusted(job: Job, options: dict[str, Any], settings: Sequence[str]) -> Job:
     data = plain(job) | {name: plain(value) for name, value in options.items()}
     for given in settings:
         path, equals, _ = given.partition("=")
-        first = getattr(type(job.settings), "former", {}).get(path, path).partition(".")[0]
+        first = path.partition(".")[0]
         known = dict.fromkeys((*data["settings"], *data))
         if not (path and equals):
             raise UserError(f"--set {given}: write SETTING=VALUE, such as steps=20; it has {', '.join(known)}")

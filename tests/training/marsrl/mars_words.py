@@ -1,4 +1,4 @@
-"""Made-up outputs of MarsRL's agents on problems that name their answer, and an engine that writes them."""
+"""Invented outputs of MarsRL's agents on problems that name their answer, and an engine that writes them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any, NamedTuple
 
 from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
 from orgthink.engines.local.sampling import GAMMA
-from orgthink.record.episode import Message, Origin, Sampling, Span
+from orgthink.record.episode import Episode, Message, Origin, Sampling, Span
+from orgthink.training.marsrl.pipeline import Pipeline
+from orgthink.training.rl import Clock
+from orgthink.training.rows import PolicyRow
 
 Write = Callable[[str, Random], str]
 """An input, and luck → the whole output."""
@@ -21,19 +25,19 @@ Write = Callable[[str, Random], str]
 
 @dataclass(frozen=True)
 class Habits:
-    """How often agents do what; the rest of the time the opposite."""
+    """How often agents do something; otherwise they do the opposite."""
 
     solves: float = 0.5
     """A solver or a corrector is right."""
     accuses: float = 0.5
     """A verifier finds an error."""
     rambles: float = 0.2
-    """An output lacks what is asked for: an answer, a verdict."""
+    """An output has no answer or verdict."""
     spellings: int = 3
     """Different texts around the same answer or verdict: with few of them, outputs are often the same."""
 
     def __call__(self, text: str, luck: Random) -> str:
-        """What is written by whom the input names; the answer to problem `7` is 7."""
+        """The output of the role that the input names. The answer to problem `7` is 7."""
         role, answer, *_ = text.split()
         said = " hm" * luck.randrange(4) + " </think>" + f" step {luck.randrange(self.spellings)}"
         if luck.random() < self.rambles:
@@ -45,17 +49,16 @@ class Habits:
 
 
 def problems_file(folder: Path, *answers: int) -> str:
-    """The task of problems that name their answer."""
+    """A task whose problems name their answer."""
     file = folder / "problems.jsonl"
     file.write_text("".join(json.dumps({"problem": str(n), "answer": str(n)}) + "\n" for n in answers))
     return f"math:{file}"
 
 
 class WordEngine(Engine):
-    """Writes word by word, and ends with a token that is no text.
+    """Writes word by word, and ends with a token without text.
 
-    An output depends on the input and the seed alone, however often it is carried on, if whoever carries it on moves
-    the seed as `orgthink.engines.local.sampling.advance_seed` does.
+    An output depends only on the input and the seed, however often it is continued, if the seed is advanced.
     """
 
     native_calls = False
@@ -63,7 +66,7 @@ class WordEngine(Engine):
     def __init__(self, write: Write, *, context: int = 1 << 20) -> None:
         self.model, self.version = "words", "0"
         self.requests: list[tuple[str, int, int]] = []
-        """Input, tokens that were there, and most to sample."""
+        """Input, number of tokens so far, and most tokens to sample."""
         self._write, self._context = write, context
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
@@ -99,3 +102,25 @@ class WordEngine(Engine):
 
     def _encode(self, text: str) -> tuple[int, ...]:
         return tuple(zlib.crc32(word.encode()) for word in re.findall(r"\s*\S+", text))
+
+
+class Step(NamedTuple):
+    """The result of a step of the pipeline."""
+
+    rows: list[PolicyRow]
+    metrics: dict[str, Any]
+    episodes: list[Episode]
+
+
+def stepped(source: Pipeline, engine: WordEngine, steps: int, first: int = 0) -> list[Step]:
+    """Run steps without training. Each has a newer version of the weights."""
+
+    async def go() -> list[Step]:
+        found = []
+        for step in range(first, first + steps):
+            engine.version, episodes = str(step), list[Episode]()
+            batch = await source.collect(engine, step, Clock(), episodes.append)
+            found.append(Step(batch.rows, batch.metrics, [episode.of_step(step + 1) for episode in episodes]))
+        return found
+
+    return asyncio.run(go())

@@ -1,4 +1,4 @@
-"""Chains as random trees of made-up outputs: groups never mix inputs, and rewards never leak between roles."""
+"""Random chains: groups never mix inputs, and rewards never reach another role."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from mars_words import Habits
 from terse import TERSE
 
-from orgthink.credit.shared import SharedCredit
 from orgthink.grammar.solution import after_thinking
 from orgthink.record.episode import CONTROLLER, Edge, EdgeKind, Episode, Origin, Span, Status, StopReason, Trace
 from orgthink.rewards.marsrl import MarsReward
@@ -52,7 +51,7 @@ ANY_RULES = st.builds(
     st.sampled_from(["random", "balanced", "adaptive"]),
     st.integers(0, 9),
 )
-trees = settings(max_examples=60, deadline=None)
+trees = settings(max_examples=20, deadline=None)
 
 Write = Callable[[str, Random], str]
 
@@ -115,28 +114,18 @@ def prompt_of(group: OutputGroup) -> str:
     return text
 
 
-def rewards(rules: Rules, chain: Episode) -> dict[str, list[float]]:
-    return {one.id: [o.reward for o in one.outcomes] for one in rules.judged(chain, groups_of(chain.traces))}
+# A second implementation of the rewards, with regular expressions
 
 
-def advantages(rules: Rules, chain: Episode) -> dict[str, dict[int, float]]:
-    """By group and place in it; groups that teach nothing are left out."""
-    found = {name: SharedCredit()({name: dict(enumerate(group))}) for name, group in rewards(rules, chain).items()}
-    return {name: group for name, group in found.items() if group}
-
-
-# A second reading of the made-up outputs, in regular expressions
-
-
-def said(trace: Trace) -> str:
-    """What follows the thinking; an output that was cut off before that has said nothing."""
+def visible(trace: Trace) -> str:
+    """Text after the thinking; empty if the output was cut off before."""
     _, thought, after = trace.text.rpartition("</think>")
     return after.strip() if thought or trace.stop is StopReason.DONE else ""
 
 
 def whole(trace: Trace) -> bool:
-    """Whether it said something and was not cut off."""
-    return bool(said(trace)) and trace.stop is StopReason.DONE
+    """Whether it has visible text and was not cut off."""
+    return bool(visible(trace)) and trace.stop is StopReason.DONE
 
 
 def is_right(solution: str) -> bool:
@@ -145,7 +134,7 @@ def is_right(solution: str) -> bool:
 
 def accusation(trace: Trace) -> str | None:
     """The findings of a report that names an error."""
-    found = re.fullmatch(r"(.*) correctness : wrong", said(trace))
+    found = re.fullmatch(r"(.*) correctness : wrong", visible(trace))
     return found[1] if found and trace.stop is StopReason.DONE else None
 
 
@@ -153,11 +142,11 @@ def deserved(chain: Episode, place: str) -> float:
     outputs = outputs_of(chain.traces)
     trace = outputs[place]
     if trace.role != "verifier":
-        return float(trace.stop is StopReason.DONE and is_right(said(trace)))
-    verdict = re.search(r"correctness : (\w+)$", said(trace))
+        return float(trace.stop is StopReason.DONE and is_right(visible(trace)))
+    verdict = re.search(r"correctness : (\w+)$", visible(trace))
     if verdict is None or trace.stop is not StopReason.DONE:
         return 0.0
-    return float((verdict[1] == "correct") == is_right(said(outputs[source_of(place)])))
+    return float((verdict[1] == "correct") == is_right(visible(outputs[source_of(place)])))
 
 
 # Groups
@@ -165,7 +154,7 @@ def deserved(chain: Episode, place: str) -> float:
 
 @given(ANY_RULES, HABITS, RATE)
 @trees
-def test_groups_of_a_chain_differ_exactly_where_their_inputs_do(rules, habits, cut):
+def test_groups_differ_exactly_where_their_inputs_do(rules, habits, cut):
     chain = grown(rules, habits, cut)
     for groups in stages(chain):
         assert len({prompt_of(group) for group in groups}) == len(groups)
@@ -192,9 +181,9 @@ def test_inputs_are_outputs_of_the_stage_before_and_correctors_see_only_errors(r
             trace = outputs[place]
             if trace.role != "verifier":
                 if whole(trace):
-                    handed_on.add((said(trace), ""))
+                    handed_on.add((visible(trace), ""))
             elif (findings := accusation(trace)) is not None:
-                handed_on.add((said(outputs[source_of(place)]), findings))
+                handed_on.add((visible(outputs[source_of(place)]), findings))
         asked = [asked_of(rules, chain, group) for group in groups]
         assert {(one.solution, one.report) for one in asked} <= handed_on
         shown = {(solution or "none", report) for solution, report in handed_on}
@@ -209,17 +198,11 @@ def test_inputs_are_outputs_of_the_stage_before_and_correctors_see_only_errors(r
             assert not [trace for trace in last if whole(trace)]
 
 
-@given(HABITS, RATE, st.integers(0, 9))
-@trees
-def test_a_problem_gives_at_most_72_rows(habits, cut, seed):
-    assert len(grown(ruled(seed), habits, cut).traces) <= 1 + 72
-
-
 BUSIEST = Habits(solves=0, accuses=1, rambles=0, spellings=10**9)
-"""Nobody solves and everybody accuses."""
+"""All solutions are wrong, and all verifiers find an error."""
 
 
-def test_a_problem_that_nobody_solves_and_everybody_accuses_gives_72_rows():
+def test_a_problem_gives_at_most_72_outputs():
     groups = groups_of(grown(RULES, BUSIEST).traces)
     assert Counter(group.stream for group in groups) == dict(zip(STREAMS, (1, 2, 2, 2, 2), strict=True))
     assert sum(len(group.outputs) for group in groups) == 72
@@ -237,8 +220,8 @@ def test_a_chain_ends_after_the_last_role_that_is_trained(roles, streams):
     assert len(stages(grown(ruled(roles=roles), BUSIEST))) == streams
 
 
-def test_an_input_is_asked_once_however_it_came_about():
-    """Nothing is shown as `none`; and the marks of a template may stand in a text."""
+def test_equal_inputs_are_taken_once():
+    """Empty text is shown as `none`, and a text may contain the marks of a template."""
     texts = ["x </think>", "y </think> none"] * 4
     solved = stage(RULES, [GroupInput("solver")], lambda asked, luck: luck.choice(texts))
     assert len({trace.text for trace in solved}) == 2
@@ -259,21 +242,9 @@ def test_an_input_is_asked_once_however_it_came_about():
     assert after.messages(PROBLEM, TERSE)[0].content.endswith("solution a report b report c")
 
 
-def test_inputs_that_do_not_fit_are_not_handed_on():
-    assert len(stages(grown(RULES, BUSIEST, fits=lambda asked: not asked.startswith("corrector")))) == 2
-    fit = re.compile(r"step \d*[02468] ")
-    chain = grown(RULES, BUSIEST, fits=lambda asked: bool(fit.search(asked)))
-    assert len(stages(chain)) > 1
-    assert all(fit.search(prompt_of(group)) for groups in stages(chain)[1:] for group in groups)
-
-
-def test_text_that_is_no_unicode_is_asked_all_the_same():
-    assert RULES.group_id(MATH.problem("half \ud800", "7"), 0, GroupInput("solver")).startswith("math/")
-
-
 @given(ANY_RULES, HABITS, RATE, st.data())
 @trees
-def test_a_part_of_a_chain_tells_of_its_groups_what_the_whole_tells(rules, habits, cut, data):
+def test_a_part_of_a_chain_gives_the_same_outcomes(rules, habits, cut, data):
     chain = grown(rules, habits, cut)
     groups = groups_of(chain.traces)
     wanted = data.draw(st.lists(st.sampled_from(groups), unique_by=lambda group: group.source))
@@ -294,45 +265,7 @@ def above(place: str) -> list[str]:
     return [place, *above(source_of(place))] if place else []
 
 
-# Who is taken
-
-
-@given(ANY_RULES, HABITS)
-@trees
-def test_the_seed_decides_who_is_taken(rules, habits):
-    assert grown(rules, habits) == grown(rules, habits)
-
-
-def test_another_seed_or_chain_takes_others():
-    solved = stage(RULES, [GroupInput("solver")], Habits(rambles=0, spellings=10**9))
-
-    def taken(rules: Rules, number: int) -> frozenset[str]:
-        return frozenset(one.solution for one in rules.following(PROBLEM, number, solved, lambda messages: True))
-
-    assert len({taken(ruled(seed), 0) for seed in range(20)}) > 1
-    assert len({taken(RULES, number) for number in range(20)}) > 1
-
-
-@given(HABITS, RATE, st.integers(0, 9))
-@trees
-def test_adaptive_gives_wrong_solutions_to_verifiers_and_right_findings_to_correctors(habits, cut, seed):
-    rules = ruled(seed)
-    chain = grown(rules, habits, cut)
-    outputs = outputs_of(chain.traces)
-    for before, groups in pairwise(stages(chain)):
-        taken = [asked_of(rules, chain, group) for group in groups]
-        places = [place for group in before for place in group.places]
-        if role_of(groups[0].stream) == "verifier":
-            texts = [said(outputs[p]) for p in places if whole(outputs[p])]
-            wrong = {solution or "none" for solution in texts if not is_right(solution)}
-            assert sum(not asked.right for asked in taken) == min(2, len(wrong))
-        else:
-            found = {
-                (said(outputs[source_of(place)]), accusation(outputs[place]))
-                for place in places
-                if accusation(outputs[place]) is not None and not is_right(said(outputs[source_of(place)]))
-            }
-            assert sum(not asked.right for asked in taken) == min(2, len(found))
+# Choice
 
 
 # Rewards
@@ -340,31 +273,16 @@ def test_adaptive_gives_wrong_solutions_to_verifiers_and_right_findings_to_corre
 
 @given(ANY_RULES, HABITS, RATE)
 @trees
-def test_every_output_earns_what_it_deserves(rules, habits, cut):
+def test_rewards_match_a_second_implementation(rules, habits, cut):
     chain = grown(rules, habits, cut)
     for one in rules.judged(chain, groups_of(chain.traces)):
         assert [o.reward for o in one.outcomes] == [deserved(chain, place) for place in one.group.places]
 
 
-@given(ANY_RULES, HABITS, HABITS, st.data())
-@trees
-def test_what_a_group_writes_changes_no_other_groups_advantages(rules, habits, others, data):
-    """But for those that judge it: what they deserve depends on what they were shown, so the last groups write anew."""
-    chain = grown(rules, habits)
-    before = advantages(rules, chain)
-    changed = data.draw(st.sampled_from(stages(chain)[-1]))
-    name = rules.judged(chain, [changed])[0].id
-    rewritten = outputs_of(stage(rules, [asked_of(rules, chain, changed)], others))
-    traces = [rewritten.get(place, trace) for place, trace in outputs_of(chain.traces).items()]
-    after = advantages(rules, chain_of(traces))
-    assert {**before, name: None} == {**after, name: None}
-
-
 @pytest.mark.parametrize("ends_right", [True, False])
 @pytest.mark.parametrize("solved", [True, False])
-def test_a_verdict_is_not_paid_for_what_its_corrector_makes_of_it(solved, ends_right):
-    """A right solution that is called wrong and then mended is a wrong verdict; a wrong one that is called wrong and
-    not mended a right one. And the solver gets nothing for what others mended."""
+def test_a_verdict_is_rewarded_independently_of_its_correction(solved, ends_right):
+    """The solver's reward does not depend on corrections either."""
 
     def write(asked: str, luck: Random) -> str:
         role, text = asked.split()[0], f" </think> {luck.random()}"
@@ -386,18 +304,9 @@ def test_a_verdict_is_not_paid_for_what_its_corrector_makes_of_it(solved, ends_r
     }
 
 
-def test_a_report_that_was_cut_off_is_no_verdict():
-    solution = output("0", "solver", "", "a")
-    outcomes = [
-        RULES.outcome(PROBLEM, outputs_of([solution, output("0.0", "verifier", "", text, cut=cut)]), "0.0")
-        for text, cut in (("correctness : wrong", False), ("correctness : wrong", True))
-    ]
-    assert [(outcome.reward, outcome.positive) for outcome in outcomes] == [(1.0, True), (0.0, False)]
-
-
 @pytest.mark.parametrize("place", ["0", "0.0.0"])
-def test_a_right_answer_in_an_output_that_was_cut_off_is_worth_nothing(place):
-    """Else what rambles on after its answer, up to the limit, would be paid for it."""
+def test_a_right_answer_in_a_cut_off_output_has_reward_0(place):
+    """Otherwise text without end after the answer would be rewarded."""
     role = {"0": "solver", "0.0.0": "corrector"}[place]
     outcomes = [
         RULES.outcome(
@@ -408,10 +317,10 @@ def test_a_right_answer_in_an_output_that_was_cut_off_is_worth_nothing(place):
     assert [(outcome.reward, outcome.positive) for outcome in outcomes] == [(1.0, True), (0.0, False)]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("role", ["solver", "corrector"])
-def test_a_solution_that_was_cut_off_is_handed_on_to_nobody(seed, role):
-    """Seven whole solutions, and one whose author was cut off, in its thoughts or after them."""
+def test_a_cut_off_solution_is_not_passed_on(seed, role):
+    """Seven whole solutions, and one that was cut off in its thinking or after it."""
     above = [output("0", "solver", "", "a"), output("0.0", "verifier", "", "b correctness : wrong")]
     before = [] if role == "solver" else above
     first = "0.0." if before else ""
@@ -422,23 +331,3 @@ def test_a_solution_that_was_cut_off_is_handed_on_to_nobody(seed, role):
         for one in ruled(seed).following(PROBLEM, 0, traces, lambda messages: True):
             assert one.source != f"{first}7"
     assert not RULES.following(PROBLEM, 0, [output("0", "solver", "", "hm", cut=True)], lambda messages: True)
-
-
-def test_problems_of_one_text_are_chains_of_their_own():
-    names = [RULES.group_id(PROBLEM, number, GroupInput("solver")) for number in (0, 1)]
-    assert names[0] != names[1]
-    assert not {*RULES.seeds(names[0])} & {*RULES.seeds(names[1])}
-
-
-def test_an_answer_is_graded_once_however_many_give_it():
-    class Counting(type(MATH)):
-        graded = 0
-
-        def grade(self, problem: Any, answer: str) -> Any:
-            Counting.graded += 1
-            return super().grade(problem, answer)
-
-    rules = replace(RULES, task=Counting(), graded={})
-    chain = grown(rules, Habits(spellings=1))
-    answers = {found for trace in chain.traces for found in re.findall(r"<ANSWER> (\d+)", trace.text)}
-    assert rules.judged(chain, groups_of(chain.traces)) and Counting.graded <= len(answers) < len(chain.traces)

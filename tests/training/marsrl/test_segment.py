@@ -1,7 +1,4 @@
-"""Segment rollouts: with one policy version the same as in one go; with several, every token keeps its own.
-
-Each stretch is decoded by a session of its own, which goes on from the record that the one before it left.
-"""
+"""Segment rollouts: the same tokens as without segments, and each token keeps its policy version."""
 
 from __future__ import annotations
 
@@ -16,8 +13,6 @@ from random import Random
 import pytest
 import torch
 from engines.models import tiny_model
-from hypothesis import given
-from hypothesis import strategies as st
 from mars_words import Habits, WordEngine
 from terse import TERSE
 
@@ -34,7 +29,7 @@ from orgthink.runtime.budget import Limits
 from orgthink.tasks.math import MATH
 from orgthink.training.marsrl.chain import GroupInput, Rules, outputs_of
 from orgthink.training.marsrl.rollout import MarsRollout
-from orgthink.training.marsrl.segments import Growth
+from orgthink.training.marsrl.segments import Segments
 from orgthink.training.rows import policy_row
 
 PROBLEM = MATH.problem("3 * ( 2 + 10 )", "36")
@@ -55,9 +50,9 @@ async def stretched(engine: Engine, segment: int, record: Episode | None, group:
     """A chain of solvers alone after one more stretch of each, from what the disk would hold of it."""
     plan = replace(PLAN, segment=segment, group=group)
     before = None if record is None else load(dump(record))
-    growth = Growth(Rules(plan, MATH, MarsReward(), seed), lambda messages: True, before)
+    segments = Segments(Rules(plan, MATH, MarsReward(), seed), lambda messages: True, before)
     backing, limits = Backing(engine, Sampling(segment, HEAT)), Limits(capacity=group, max_tokens=MOST)
-    return await attempt(growth, PROBLEM, backing, limits=limits, since=record.seconds if record else 0.0)
+    return await attempt(segments, PROBLEM, backing, limits=limits, since=record.seconds if record else 0.0)
 
 
 async def finished(engine: Engine, segments: Sequence[int], **plan: int) -> list[Trace]:
@@ -93,7 +88,7 @@ def end(trace: Trace) -> tuple[object, ...]:
 
 # One policy version
 
-SEGMENTS = [(1,), (MOST - 1,), *(Random(i).choices(range(1, MOST), k=4) for i in range(4))]
+SEGMENTS = [(1,), (MOST - 1,), *(Random(i).choices(range(1, MOST), k=4) for i in range(2))]
 
 
 @pytest.fixture(scope="module")
@@ -121,18 +116,6 @@ def lengths(segments: Sequence[int], steps: int) -> list[int]:
             return found
         found.append(min(segment, left))
     raise AssertionError
-
-
-@given(st.integers(0, 99), st.lists(st.integers(1, 9), min_size=1, max_size=4))
-def test_segments_of_any_engine_whose_draws_follow_the_seed_are_those_of_one_go(seed, segments):
-    engine, whole = WordEngine(Habits()), WordEngine(Habits())
-    cut = asyncio.run(finished(engine, segments, group=2, seed=seed))
-    assert list(map(end, cut)) == list(map(end, asyncio.run(finished(whole, [MOST], group=2, seed=seed))))
-    assert sum(trace.turns for trace in cut) == len(engine.requests)
-    for _, there, most in engine.requests:
-        assert there + most <= MOST
-    starts = sorted(sum(s.tokens for s in sampled(t)[:i]) for t in cut for i in range(t.turns))
-    assert sorted(there for _, there, _ in engine.requests) == starts
 
 
 # Ends
@@ -191,7 +174,7 @@ def disturbed(folder: str, noise: float) -> dict[str, torch.Tensor]:
     return {name: w + noise * torch.randn_like(w) for name, w in Qwen3.load(folder).to_hf().items()}
 
 
-@pytest.mark.parametrize("segments", [(1, 1, 1, 1), *(Random(i).choices(range(1, 16), k=4) for i in range(4))])
+@pytest.mark.parametrize("segments", [(1, 1, 1, 1), *(Random(i).choices(range(1, 16), k=4) for i in range(2))])
 def test_every_token_keeps_the_version_that_drew_it(tmp_path, segments):
     """Weights change between any two segments; what was sampled before stays as it was, to the bit."""
     folder = tiny_model(tmp_path, "words")

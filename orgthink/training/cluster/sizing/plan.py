@@ -52,11 +52,11 @@ def memory(model: Model, setup: Setup, work: Work, gpu: Accelerator, cluster: Cl
 
     Weights, gradients, Adam: total·held·(1, 1, 2)/n. Gathered at the computed width: two of the largest layers of
     sharded weights; without shards all weights, where they are held at another width (autocast).
-    Activations, for t = max(pack, longest context)/split tokens: layers·t·(bytes of a layer); with checkpoints
+    Activations, for t = max(pack, longest context) tokens: layers·t·(bytes of a layer); with checkpoints
     layers·t·C·width and one layer. Logits: t·V·(bytes of a logit), as if every token were trained.
     """
     shards = cluster.gpus if setup.sharded else 1
-    tokens = max(setup.pack, work.reach) / setup.split
+    tokens = max(setup.pack, work.reach)
     layer = tokens * model.activation_bytes(setup.computed)
     inputs = tokens * model.layers * model.hidden * setup.computed
     activations = inputs + layer if setup.checkpointed else model.layers * layer
@@ -158,7 +158,7 @@ def _training(model: Model, setup: Setup, work: Work, gpu: Accelerator, cluster:
     rate = (gpu.bf16 if setup.computed == 2 else gpu.fp32) * 1e12 * cluster.flops * workers
     passes = 3 + setup.checkpointed + setup.frozen
     flops = work.computed * (2 * model.multiplied + model.attention_flops(work.length / 2)) * passes
-    packs = math.ceil(work.computed * setup.split / (workers * max(setup.pack, work.reach)))
+    packs = math.ceil(work.computed / (workers * max(setup.pack, work.reach)))
     moved = model.total * (setup.computed * (2 + setup.frozen) + 4) * (workers - 1) / workers
     return max(flops / rate, packs * moved / _link(gpu, cluster))
 
@@ -195,9 +195,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         gpus = self.cluster.gpus
-        for name in ("tensor", "split"):
-            if gpus % getattr(self.setup, name):
-                raise ValueError(f"{name} is {getattr(self.setup, name)}: it must divide the {gpus} GPUs")
+        if gpus % self.setup.tensor:
+            raise ValueError(f"tensor is {self.setup.tensor}: it must divide the {gpus} GPUs")
         if not self.setup.sharded and gpus > 1:
             raise ValueError(f"{self.name} trains on one GPU, not on {gpus}")
 
@@ -219,11 +218,10 @@ class Plan:
         usable, memory = self.gpu.memory * 1e9 * self.cluster.usable, self.memory
         states = memory.weights + memory.gradients + memory.adam
         more = "more GPUs" if self.setup.sharded else "shard it, with verl"
-        smaller = "a smaller pack" if self.setup.pack > self.work.reach else "shorter rows, or shard it, with verl"
-        split = "a larger split" if self.setup.sharded else smaller
+        smaller = "a smaller pack" if self.setup.pack > self.work.reach else "shorter rows"
         found = []
         if memory.training > usable:
-            remedy = more if states >= memory.activations else split
+            remedy = more if states >= memory.activations else smaller
             found.append(f"training lacks {(memory.training - usable) / GIB:.1f} GiB a GPU ({remedy})")
         if self.work.concurrent and memory.sampling > usable:
             remedy = "a larger tensor" if memory.cache < 0 else f"{more}, or a smaller share"

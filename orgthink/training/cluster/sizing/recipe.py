@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
-from functools import singledispatch
 from typing import Any, TypeVar
 
 from orgthink.training.cluster.sizing.model import Model
@@ -52,7 +51,7 @@ def require_training(recipe: str, job: Job) -> None:
 
 
 def embedded_setup(job: Job | None) -> Setup:
-    """One process on one GPU (orgthink/training/embedded.py): arithmetic in the format of the weights, or in mixed
+    """One process on one GPU (`Reinforced.backend`): arithmetic in the format of the weights, or in mixed
     precision, no checkpoints, and five float32 arrays of logits, entropy included.
 
     The sampler does not sleep. The local engine decodes on the CPU in float32; its time is estimated as if on the GPU.
@@ -120,16 +119,15 @@ def frozen_models(job: Job) -> list[str]:
     return [*job.settings.frozen] if isinstance(job, Reinforced) else []
 
 
-@singledispatch
 def work_of_rollouts(settings: object, context: int | None) -> Work:
-    """Work of a step that uses every budget in full; `context` is the most tokens the model reads.
-
-    Other kinds of training register a function for their settings. UserError for settings without one.
-    """
+    """Work of a step that uses every budget in full; `context` is the most tokens the model reads."""
+    if isinstance(settings, RlSettings):
+        return _work_of_episodes(settings, context)
+    if isinstance(settings, MarsSettings):
+        return _work_of_chains(settings)
     raise UserError(f"the work of a step of {type(settings).__name__} is not known")
 
 
-@work_of_rollouts.register
 def _work_of_episodes(settings: RlSettings, context: int | None) -> Work:
     """One wave of c − 1 workers, each forked once and joined once. If a Join renews the organizer's budget, it samples
     c times as much as a worker, at most what an agent may. What the workers return, at most `max_tokens` each, is
@@ -158,11 +156,9 @@ def _work_of_episodes(settings: RlSettings, context: int | None) -> Work:
     return Work(attempts // plan.group, plan.group, c, c, prompt, sampled, injected, chain, longest)
 
 
-@work_of_rollouts.register
-def _work_of_chains(settings: MarsSettings, context: int | None) -> Work:
+def _work_of_chains(settings: MarsSettings) -> Work:
     """All possible outputs of a problem, each of full length after an input of full length. Live chains decode
-    concurrently, one segment of each output per step; a queue is taken for such a pipeline."""
-    settings = replace(settings, rollout=replace(settings.rollout, schedule="pipeline"))
+    concurrently, one segment of each output per step."""
     plan, bounds = settings.rollout, settings.bounds()
     attempts = plan.problems * plan.group
     segments = -(-plan.max_tokens // plan.segment_tokens)
@@ -183,7 +179,7 @@ Sizes = TypeVar("Sizes")
 
 
 def plans(job: Job | None, config: Mapping[str, Any], gpus: int, gpu: str, assumed: Sequence[str] = ()) -> list[Plan]:
-    """The embedded trainer on one GPU, then verl on 1, 2, 4, … GPUs. `split` and `tensor` must divide their number.
+    """The embedded trainer on one GPU, then verl on 1, 2, 4, … GPUs. `tensor` must divide their number.
 
     UserError for an invalid assumption, or if no plan is left."""
     card = pick("GPU", gpu.lower(), ACCELERATORS)
@@ -200,10 +196,10 @@ def plans(job: Job | None, config: Mapping[str, Any], gpus: int, gpu: str, assum
         for name, setup in setups.items():
             setup = with_assumed(setup, values)
             for n in counts(gpus) if setup.sharded else [1]:
-                if n % setup.tensor == 0 and n % setup.split == 0:
+                if n % setup.tensor == 0:
                     found.append(Plan(name, model, setup, work, card, replace(cluster, gpus=n)))
     if not found:
-        raise UserError("tensor and split divide no number of GPUs: raise --gpus, or lower tensor and split")
+        raise UserError("tensor divides no number of GPUs: raise --gpus, or lower tensor")
     return found
 
 

@@ -75,9 +75,7 @@ class Setup:
     checkpointed: bool = True
     """Whether only layer inputs are stored for the backward pass, which computes each layer again."""
     pack: int = 16_384
-    """Tokens of one forward pass on each GPU, or on each group of `split` GPUs."""
-    split: int = 1
-    """GPUs that share the tokens of one sequence in training (Ulysses)."""
+    """Tokens of one forward pass on each GPU."""
     logits: int = 8
     """Peak bytes of each logit of a trained token: two arrays of bfloat16 and one of float32."""
     frozen: int = 0

@@ -13,7 +13,7 @@ from typing import Any
 
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.cluster.verl.nodes import DETECTION, Placement, missing
+from orgthink.training.cluster.verl.nodes import Placement
 from orgthink.training.recipes.base_model import model_folder, require_same_problems
 from orgthink.training.recipes.jobs import Job, Reinforced
 from orgthink.training.recipes.registry import training_of
@@ -42,8 +42,6 @@ def require(job: Job, placement: Placement) -> None:
     for name, model in job.settings.frozen.items():
         if model.engine.engine == "vllm":
             raise UserError(f"{name}: verl uses the GPUs; serve {model.engine.model} elsewhere and give its URL")
-    if placement.device == "cuda" and placement.address is None:
-        _require_gpus(placement.gpus)
 
 
 def max_context(job: Reinforced) -> int:
@@ -66,23 +64,6 @@ def require_version() -> None:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2])
-
-
-def _require_gpus(wanted: int) -> None:
-    import torch
-
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    free = [i for i in range(count) if _is_free(*torch.cuda.mem_get_info(i))]
-    if len(free) < wanted:
-        raise UserError(
-            f"gpus is {wanted}, but this machine has {count}, {len(free)} of them free: lower gpus, name a Ray cluster "
-            "with address=HOST:PORT, or use device=cpu for a trial"
-        )
-
-
-def _is_free(left: int, total: int) -> bool:
-    """Whether other processes hold less than a tenth of the memory."""
-    return left >= 0.9 * total
 
 
 def settings(job: Reinforced, folder: Path, placement: Placement) -> list[str]:
@@ -188,25 +169,21 @@ def _modules(placement: Placement) -> str:
 def run(folder: RunFolder, placement: Placement) -> Path:
     """Train the job of a run folder on verl, from its newest checkpoint; returns the model's folder.
 
-    UserError for what verl cannot train, if the cluster has too few nodes, and if verl fails, for example because it
-    lost a node. Saved checkpoints stay.
+    UserError for jobs that verl cannot train, and if verl fails, for example because it lost a node. Saved checkpoints
+    stay.
     """
     job = training_of(folder).job
     require(job, placement)
     job.require()
     assert isinstance(job, Reinforced)
-    job.start_folder(folder)  # refuses other base weights, where something needs them
+    job.start_folder(folder)  # checks the base weights
     require_same_problems(folder, job.settings.task)
-    if placement.address is not None and (shortage := missing(placement)):
-        raise UserError(shortage)
     place = [f"hydra.run.dir={folder.path.resolve() / 'hydra'}", "hydra.output_subdir=null"]  # not ./outputs
     command = [sys.executable, "-P", "-m", "verl.trainer.main_ppo", *settings(job, folder.path, placement), *place]
     environment = {"VERL_USE_EXTERNAL_MODULES": _modules(placement), "TOKENIZERS_PARALLELISM": "false"}
     fault = folder.path / FAULT
     fault.unlink(missing_ok=True)
     if subprocess.run(command, env=os.environ | environment, check=False).returncode:
-        lost = placement.address is not None and missing(placement, DETECTION)
         cause = fault.read_text() if fault.exists() else "verl failed, see its output above"
-        cause = f"the cluster lost a node: {lost}" if lost else cause.partition("; continue with")[0]
-        raise UserError(f"{cause}; continue with --resume {folder.path}")
+        raise UserError(f"{cause.partition('; continue with')[0]}; continue with --resume {folder.path}")
     return checkpoint.saved(folder.path)[-1] / "model"

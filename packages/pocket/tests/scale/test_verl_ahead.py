@@ -19,7 +19,7 @@ from benchmarks import scale_page
 from orgthink.training import checkpoint
 from orgthink.training.cluster.verl.launch import run
 from orgthink.training.cluster.verl.nodes import Placement
-from orgthink.training.episodes import Place
+from orgthink.training.episodes import State
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start
 
 pytestmark = pytest.mark.verl
@@ -47,5 +47,5 @@ def test_outputs_go_on_under_the_weights_of_the_next_step(cluster: Placement, tm
         assert line["logprob_difference"] <= 1e-5 and line["logprob_difference_max"] <= 1e-4
     assert lines[0]["age_max"] == 0 and max(line["age_max"] for line in lines[1:]) >= 1
     for step, saved in enumerate(checkpoint.saved(folder.path), 1):
-        place = load_state(saved / "problems.json", Place)
+        place = load_state(saved / "problems.json", State)
         assert place.drawn >= 3 * step + 2 and len({problem.id for problem in place.underway}) == 2

@@ -24,7 +24,6 @@ from orgthink.util.errors import UserError
 from orgthink.training.cluster.verl import backend as module
 from orgthink.training.cluster.verl.backend import VerlBackend
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.embedded import embedded
 from orgthink.training.recipes.base_model import model_folder
 from orgthink.training.recipes.jobs import Reinforced
 from orgthink.training.recipes.registry import RECIPES
@@ -127,7 +126,7 @@ def worker() -> Any:
 
 @pytest.fixture(scope="module")
 def ours() -> EmbeddedBackend:
-    return embedded(BASE, JOB)
+    return JOB.backend(BASE)
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +135,7 @@ def rows(ours: EmbeddedBackend) -> list[PolicyRow]:
         source = JOB.source()
         async with source.working():
             await ours.sync_sampler("0")
-            return (await source.collect(ours.sampler, 0, Clock())).rows
+            return (await source.collect(ours.sampler, 0, Clock(), lambda episode: None)).rows
 
     return asyncio.run(collected())
 

@@ -31,7 +31,6 @@ from orgthink.training.cluster.verl.rows import fields
 from orgthink.training.cluster.verl.rows import padding
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.backend import Signals
-from orgthink.training.embedded import embedded
 from orgthink.training.recipes.base_model import model_folder
 from orgthink.training.recipes.jobs import Mars
 from orgthink.training.recipes.jobs import Reinforced
@@ -88,7 +87,7 @@ async def rows_of(job: Reinforced, ours: EmbeddedBackend) -> list[PolicyRow]:
     async with source.working():
         for step in range(6):
             await ours.sync_sampler(str(step))
-            batch = await source.collect(ours.sampler, step, Clock())
+            batch = await source.collect(ours.sampler, step, Clock(), lambda episode: None)
             rows = within(batch.rows, job.settings.loss.staleness)
             if job.settings.mastered is not None:
                 rows = mask_mastered(rows, job.settings.mastered, batch.entropy)
@@ -100,7 +99,7 @@ async def rows_of(job: Reinforced, ours: EmbeddedBackend) -> list[PolicyRow]:
 @pytest.fixture(scope="module", params=JOBS)
 def both(request: pytest.FixtureRequest) -> Both:
     job = job_of(request.param)
-    ours = embedded(model_folder(job.model), job)
+    ours = job.backend(model_folder(job.model))
     return Both(job, ours, worker_of(job), asyncio.run(rows_of(job, ours)))
 
 
