@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +18,7 @@ from orgthink.engines.engine import Engine
 from orgthink.models.companions import Companions
 from orgthink.models.trainable import Trainable
 from orgthink.training import checkpoint
-from orgthink.training.gradients import add_gradients, gradient_norm
+from orgthink.training.gradients import gradient_norm
 from orgthink.training.logprobs import token_logprobs
 from orgthink.training.packing import Pack, packs
 from orgthink.training.policy_loss import PolicyLoss, per_row_log_ratio, token_losses
@@ -176,17 +175,15 @@ class EmbeddedBackend:
         pack_tokens: int = 1024,
         reference: Trainable | None = None,
         mixed_precision: bool = False,
-        workers: int = 1,
     ) -> None:
         """`base` is the folder of the initial model: `save` copies its other files, such as the tokenizer.
 
         `pack_tokens` is the largest number of tokens in a forward pass. `reference` is the policy of the KL penalty.
-        `mixed_precision` computes in bfloat16; weights, gradients and optimizer stay as they are. `workers` threads
-        compute packs side by side.
+        `mixed_precision` computes in bfloat16; weights, gradients and optimizer stay as they are.
         """
         self._model, self._sampler, self._pack_tokens = model, sampler, pack_tokens
         self._companions = Companions(base)
-        self._reference, self._mixed_precision, self._workers = reference, mixed_precision, workers
+        self._reference, self._mixed_precision = reference, mixed_precision
         self._parameters = list(model.parameters())
         self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
 
@@ -204,10 +201,12 @@ class EmbeddedBackend:
         return found
 
     def forward_backward(self, rows: Sequence[PolicyRow], loss: PolicyLoss) -> Signals:
-        found = add_gradients(
-            partial(self._loss, loss), list(packs(rows, self._pack_tokens)), self._parameters, self._workers
-        )
-        return sum(found, Signals())
+        total = Signals()
+        for pack in packs(rows, self._pack_tokens):
+            result, signals = self._loss(loss, pack)
+            result.backward()
+            total += signals
+        return total
 
     def _loss(self, loss: PolicyLoss, pack: Pack[PolicyRow]) -> tuple[Tensor, Signals]:
         """The loss of one pack, with a gradient, and its measurements."""

@@ -6,11 +6,9 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count, islice
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
 
 from orgthink.training.rows import Row
 from orgthink.util.errors import require_at_least
@@ -36,56 +34,23 @@ class Cursor:
 
 
 def batches(
-    rows: Callable[[int, int], Iterator[Row]],
-    seed: int,
-    tokens: int,
-    start: Cursor,
-    size: int | None = None,
-    processes: int = 0,
+    rows: Callable[[int, int], Iterator[Row]], seed: int, tokens: int, start: Cursor, size: int | None = None
 ) -> Iterator[tuple[list[Row], Cursor]]:
     """An endless stream of batches that starts at a cursor. Each batch comes with the cursor of the next one.
 
     Without a `size`, a batch has rows of similar length, with at most `tokens` tokens after padding; a longer row is a
     batch of its own. With a `size`, each pool is split evenly into batches of about `size` rows of any length.
-    `rows` takes a seed and the index of a pool, and returns a stream of rows: a pool is its first `POOL`, or all if it
-    ends before. A cursor past the end of its pool goes on at the next one. Pools are drawn ahead by so many
-    `processes`; without any, here. That changes nothing but the time.
+    `rows` takes a seed and the index of a pool, and returns a stream of rows. A pool is its first `POOL` rows, or all
+    if it has fewer. A cursor past the end of its pool continues with the next one.
     """
-    pools = _Pools(rows, seed)
-    drawn = map(pools.__getitem__, count(start.pool)) if not processes else pools.ahead(start.pool, processes)
-    for pool, pooled in zip(count(start.pool), drawn, strict=False):
+    for pool in count(start.pool):
+        pooled = list(islice(rows(seed, pool), POOL))
         order = random.Random(f"order {seed}/{pool}")
         ready = in_one_go(pooled, tokens, padding=1) if size is None else _even(pooled, size, order)
         order.shuffle(ready)
         first = start.batch if pool == start.pool else 0
         for i in range(first, len(ready)):
             yield ready[i], Cursor(pool, i + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Pools(Dataset[list[Row]]):
-    """The pools of a stream, by their index."""
-
-    rows: Callable[[int, int], Iterator[Row]]
-    seed: int
-
-    def __getitem__(self, index: int) -> list[Row]:
-        return list(islice(self.rows(self.seed, index), POOL))
-
-    def ahead(self, first: int, processes: int) -> Iterator[list[Row]]:
-        """The pools from the first one on, drawn by processes that are forked: `rows` needs no name."""
-        how: Any = {"num_workers": processes, "multiprocessing_context": "fork", "in_order": True}
-        return iter(DataLoader(self, batch_size=None, sampler=_From(first), **how))
-
-
-@dataclass(frozen=True, slots=True)
-class _From(Sampler[int]):
-    """All indices from the first one on."""
-
-    first: int
-
-    def __iter__(self) -> Iterator[int]:
-        return count(self.first)
 
 
 def _even(rows: list[Row], size: int, order: random.Random) -> list[list[Row]]:

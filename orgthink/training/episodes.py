@@ -92,7 +92,9 @@ class Episodes:
         episodes = [episode.of_step(step + 1) for episode in attempts]
         rewards = self._rewards(episodes)
         episodes = [episode for episode in episodes if episode.id in rewards]
-        selected, dropped = self._selected(episodes)
+        known = set(mixed(episodes))
+        selected = [e for e in episodes if e.problem.id in known] if settings.mixed else episodes
+        dropped = len({e.problem.id for e in episodes} - known) if settings.mixed else 0
         groups = grouped(selected, rewards, random.Random(seed) if settings.shuffled else None)
         require_version(episodes, str(step), self._plan.trains, began)
         with user_input():
@@ -102,7 +104,7 @@ class Episodes:
         metrics = {
             **settings.measure(episodes, rewards),
             "drawn_groups": count,
-            "mixed_groups": len(mixed(episodes)),
+            "mixed_groups": len(known),
             "groups": count - dropped,
             "broken_groups": count - dropped - len(groups),
             "flat_groups": len(groups) - len({episode.problem.id for episode in rewarded}),
@@ -131,21 +133,12 @@ class Episodes:
         return {episode.id: found[episode.id] for episode in episodes if episode.problem.id not in bugs}
 
     async def _all(self, sampler: Engine, step: int, seed: int, clock: Clock, record: Record) -> _Attempted:
-        """The groups of a step's problems, including those of `redraw`. Episodes are recorded as they end."""
-        known: list[Problem] = []
-        episodes: list[Episode] = []
-        for _ in range(1 + self._settings.redraw):
-            problems = self._problems.batch({problem.id for problem in known})
-            clock.lap("problems")
-            if not problems:
-                break
-            known += problems
-            attempts = await roll_out(self._plan, problems, sampler, seed, self._models, self._crash, record)
-            episodes += whole_groups(attempts)
-            clock.lap("rollout")
-            if len(mixed(episodes)) >= self._plan.problems:
-                break
-        return _Attempted(len(known), episodes, {})
+        """The groups of a step's problems. Episodes are recorded as they end."""
+        problems = self._problems.batch()
+        clock.lap("problems")
+        attempts = await roll_out(self._plan, problems, sampler, seed, self._models, self._crash, record)
+        clock.lap("rollout")
+        return _Attempted(len(problems), whole_groups(attempts), {})
 
     async def _first_finished(self, sampler: Engine, step: int, seed: int, clock: Clock, record: Record) -> _Attempted:
         """The first `problems` groups that finish. They are recorded with the step that trains on them."""
@@ -162,16 +155,6 @@ class Episodes:
             record(episode)
         clock.lap("rollout")
         return _Attempted(len(groups), whole_groups(attempts), {group.problem.id: group.began for group in groups})
-
-    def _selected(self, episodes: Sequence[Episode]) -> tuple[Sequence[Episode], int]:
-        """The episodes to train on, and the number of groups that are left out.
-
-        With `mixed`, these are the episodes of up to `problems` mixed groups.
-        """
-        if not self._settings.mixed:
-            return episodes, 0
-        groups, wanted = {episode.problem.id for episode in episodes}, mixed(episodes)[: self._plan.problems]
-        return [episode for episode in episodes if episode.problem.id in wanted], len(groups) - len(wanted)
 
     def snapshot(self) -> Callable[[Path], None]:
         state = State(self._problems.drawn, tuple(self._unfinished))

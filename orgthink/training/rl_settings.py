@@ -18,7 +18,7 @@ from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_m
 from orgthink.training.optimization import Optimization, idle_text, step_seconds
 from orgthink.training.rollout import ProblemStream, Rollout
 from orgthink.training.scores import score_of
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, require_at_least
 from orgthink.util.settings import class_by_kind
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ class RlSettings(Optimization):
     """Reward R of an episode."""
     mixed: bool = False
     """Whether only mixed groups are trained on: groups with some, but not only, all correct answers."""
-    redraw: int = 0
-    """Number of times that a step may sample further problems while it has fewer mixed groups than `problems`."""
     ahead: int = 0
     """Number of groups in progress beyond a step's `problems`. A step trains on the first groups that finish; the
     others continue with the next weights. 0: a step waits for its slowest episode."""
@@ -49,12 +47,9 @@ class RlSettings(Optimization):
         Optimization.__post_init__(self)
         if self.minibatches > self.rollout.problems:
             raise ValueError(f"{self.rollout.problems} groups cannot be split into {self.minibatches} minibatches")
-        if self.redraw < 0 or (self.redraw and not self.mixed):
-            raise ValueError(f"redraw is {self.redraw}: it must be at least 0, and above 0 only with mixed=true")
         if self.shuffled and self.credit.of_agents({}) is not None:
             raise ValueError("shuffled permutes the rewards of episodes, and this credit has those of agents")
-        if self.ahead < 0 or (self.ahead and self.redraw):
-            raise ValueError(f"ahead is {self.ahead}: it must be at least 0, and 0 if redraw is above 0")
+        require_at_least(0, self, "ahead")
 
     def require(self, context: int | None) -> None:
         plan = self.rollout
@@ -117,7 +112,7 @@ class RlSettings(Optimization):
     def bounds(self) -> dict[str, int | None]:
         """The bound of tokens is `None` if no budget limits the turns."""
         plan = self.rollout
-        groups, turns = plan.problems * (1 + self.redraw), plan.limits.turns
+        groups, turns = plan.problems, plan.limits.turns
         longest = max([plan.max_tokens, *(model.sampling.max_tokens for model in plan.models.values())])
         return {
             "episodes_a_step": groups * plan.group,

@@ -7,7 +7,6 @@ uninterrupted one.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.batches import PADDING, POOL, Cursor, batches, collate, in_one_go
 from orgthink.training.checkpoint import say_saved, say_start
-from orgthink.training.gradients import UNSOUND, add_gradients, cross_entropy_sum, gradient_norm
+from orgthink.training.gradients import UNSOUND, cross_entropy_sum, gradient_norm
 from orgthink.training.interrupt import interrupt
 from orgthink.training.rows import Row
 from orgthink.util.errors import UserError, require_above_zero, require_at_least
@@ -89,25 +88,10 @@ class Course:
     """Function that writes all files of the model folder except the weights."""
     pad_id: int
     """Id of the padding token."""
-    workers: int = 1
-    """Number of threads that compute parts of a batch side by side; it changes nothing but the time. For small models
-    without dropout, on a CPU."""
-    drawing: int = 0
-    """Number of processes that draw rows ahead; it changes nothing but the time. `rows` may use no GPU there."""
     padding: float = PADDING
     """Largest share of padding in a micro-batch. On a GPU the number of passes costs more than padding does."""
     pools: int | None = None
     """Number of pools in an epoch of a data set; `None` for rows that are drawn without end."""
-
-
-def suited(device: str) -> dict[str, Any]:
-    """What of a Course changes nothing but its time, for a small model and rows that are made as they are needed.
-
-    A GPU takes a step in some milliseconds, in which one process makes ten rows.
-    """
-    if torch.device(device).type == "cpu":
-        return {"workers": torch.get_num_threads()}
-    return {"drawing": max(1, min(8, len(os.sched_getaffinity(0)) - 1)), "padding": 0.5}
 
 
 def train(course: Course, settings: SftSettings, run: RunFolder, report: Callable[[dict[str, float]], None]) -> Path:
@@ -130,8 +114,7 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
             folder, (step, cursor) = found
         say_start(settings, step, journal.rewind(step))
         saved = step
-        how = {"size": settings.batch_rows, "processes": course.drawing}
-        stream = batches(course.rows, settings.seed, settings.batch_tokens, cursor, **how)
+        stream = batches(course.rows, settings.seed, settings.batch_tokens, cursor, settings.batch_rows)
 
         def save(folder: Path) -> None:
             course.write_folder(folder / "model")
@@ -177,15 +160,13 @@ def _step(
     torch.manual_seed((settings.seed * 1_000_003 + step) % 2**63)  # a resumed run has the same dropout
     tokens = sum(sum(row.trained[1:]) for row in rows)
     parts = in_one_go(rows, settings.batch_tokens, course.padding)
-    parts.reverse()  # long rows first, so that threads end at about the same time
-
-    def share(part: list[Row]) -> tuple[torch.Tensor, float]:
+    loss = 0.0
+    for part in parts:
         ids, trained = (tensor.to(course.model.device) for tensor in collate(part, course.pad_id))
-        loss = cross_entropy_sum(course.model, ids, trained) / tokens
-        return loss, loss.item()
-
+        share = cross_entropy_sum(course.model, ids, trained) / tokens
+        share.backward()
+        loss += share.item()
     parameters = _trained(course.model)
-    loss = sum(add_gradients(share, parts, parameters, course.workers))
     norm = gradient_norm(parameters, settings.clip)
     if not math.isfinite(loss):
         raise UserError(f"the loss of step {step + 1} is {loss}, over {tokens} trained tokens: {UNSOUND}")

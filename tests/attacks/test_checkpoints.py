@@ -270,7 +270,7 @@ def test_the_one_before_a_damaged_checkpoint_serves(
     trained(run)
     line, last = capsys.readouterr().err.splitlines()
     assert "step-000012" in line and line.endswith("going on from step-000008")
-    assert last == "orgthink: going on from step 8"
+    assert last == "orgthink: continuing from step 8"
     assert metrics(run) == metrics(whole) and weights(run) == weights(whole)
     assert names(run) == ["step-000008", "step-000012"]
 

@@ -17,7 +17,6 @@ import torch
 from echo import TASK
 from engines.models import random_model, tiny_model
 from plain_policy import CONFIG, aged, near, policy, random_rows
-from rounding import UNIT, ratio_errors, sum_error
 from terse import TERSE
 from tiny_policy import TINY
 from torch import Tensor
@@ -31,12 +30,11 @@ from orgthink.models.qwen3 import Qwen3
 from orgthink.record.episode import Episode, Origin, Sampling, Span
 from orgthink.runtime.budget import Limits
 from orgthink.training import checkpoint as checkpoints
-from orgthink.training import logprobs
 from orgthink.training.backend import EmbeddedBackend, Signals
 from orgthink.training.masking import Staleness
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights, weighted
 from orgthink.training.rollout import ProblemStream, Rollout, roll_out
-from orgthink.training.rows import PolicyRow, policy_rows, untrained
+from orgthink.training.rows import PolicyRow, policy_rows
 from orgthink.util.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
@@ -169,36 +167,6 @@ def test_packed_rows_give_what_rows_alone_give(temperatures, pack_tokens, loss, 
         assert all(weight.grad is None for weight in reference.parameters())
 
 
-@pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
-@pytest.mark.numerical
-def test_packs_side_by_side_give_the_same_gradients(pack_tokens, tmp_path):
-    rows, signals, gradients = weighted(group(), "token-mean"), [], []
-    for workers in (1, 2, 3):
-        backend = backend_of(model := policy().float(), tmp_path, pack_tokens=pack_tokens, workers=workers)
-        signals += [backend.forward_backward(rows, PolicyLoss()) for _ in range(2)]  # which adds up
-        gradients.append([weight.grad for weight in model.parameters()])
-    assert signals[2:] == [signals[2]] * 4
-    assert (signals[0].tokens, signals[0].computed) == (signals[2].tokens, signals[2].computed)
-    assert signals[0].loss == pytest.approx(signals[2].loss, abs=TOLERANCE)
-    assert all(map(torch.equal, gradients[1], gradients[2]))
-    for one, other in zip(gradients[0], gradients[1], strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=TOLERANCE)
-
-
-@pytest.mark.parametrize("temperatures", TEMPERATURES)
-@pytest.mark.numerical
-def test_logits_that_are_computed_by_and_by_give_what_all_at_once_give(temperatures, tmp_path, monkeypatch):
-    rows = weighted(group(TEMPERATURES[temperatures]), "token-mean")
-    gradients = []
-    for at_once in (10_000, 7):
-        monkeypatch.setattr(logprobs, "PREDICTIONS", at_once)
-        backend = backend_of(model := policy().float(), tmp_path)
-        signals = backend.forward_backward(rows, PolicyLoss())
-        gradients.append([*(weight.grad for weight in model.parameters()), torch.tensor([signals.entropy])])
-    for one, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=TOLERANCE)
-
-
 LOW = 2.0**-8
 """Unit roundoff of bfloat16."""
 
@@ -282,38 +250,6 @@ def for_ratios_of_rows(loss: PolicyLoss) -> list[PolicyRow]:
     return [row if i % 3 else aged(row, rng) for i, row in enumerate(rows)]
 
 
-@pytest.mark.parametrize("loss", ROW_RATIOS.values(), ids=ROW_RATIOS)
-@pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
-@pytest.mark.numerical
-def test_packed_rows_have_the_ratios_that_rows_alone_have(pack_tokens, loss, tmp_path):
-    """However rows share tokens, and wherever a pack ends, a ratio is that of all of a row's tokens."""
-    rows = for_ratios_of_rows(loss)
-    reference = policy(seed=7).float() if loss.kl else None
-    backend = backend_of(model := policy().float(), tmp_path, pack_tokens=pack_tokens, reference=reference)
-    now = backend.logprobs(rows)
-    each = each_alone(rows, loss, now)
-    expected, gradients = added(each)
-    found = backend.forward_backward(weighted(rows, loss.reduction), loss)
-    for name in ("tokens", "fresh", "stale", "clipped", "where"):
-        assert getattr(found, name) == getattr(expected, name)
-    assert 0 < found.clipped < found.tokens and found.stale > 0
-    for name in ("kl", "apart"):
-        assert getattr(found, name) / found.tokens == pytest.approx(getattr(expected, name) / found.tokens, abs=1e-5)
-    errors = [error_of(row, of_row, loss) for row, of_row in zip(rows, now, strict=True)]
-    divergence = TOLERANCE if loss.kl else 0.0  # the reference's log-probabilities are not the same ones
-    most = sum_error([one.signals.loss for one in each], [e + UNIT * found.tokens for e in errors])
-    assert found.apart > 0 and found.loss == pytest.approx(expected.loss, rel=0, abs=divergence + most)
-    for i, (weight, gradient) in enumerate(zip(model.parameters(), gradients, strict=True)):
-        off = [error * one.gradients[i].abs().max().item() for one, error in zip(each, errors, strict=True)]
-        torch.testing.assert_close(weight.grad.double(), gradient, rtol=0, atol=divergence + math.fsum(off))
-
-
-def error_of(row: PolicyRow, now: Sequence[float], loss: PolicyLoss) -> float:
-    """Of the ratio of a row, in single precision."""
-    known = [(p, q) for p, q, trained in zip(now, row.logprobs, row.trained, strict=True) if trained]
-    return max(ratio_errors(*zip(*known, strict=True), [len(known)], loss.ratio))
-
-
 @pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
 @pytest.mark.numerical
 def test_the_trainer_s_log_probabilities_are_those_of_rows_alone(pack_tokens, tmp_path):
@@ -376,51 +312,6 @@ def test_under_pois_whatever_weights_drew_a_token_count_as_the_newest(tmp_path):
     assert pois.loss == pytest.approx(on_policy, abs=TOLERANCE)
 
 
-@pytest.mark.parametrize("loss", [PolicyLoss(), *ROW_RATIOS.values()], ids=["token", *ROW_RATIOS])
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.numerical
-def test_what_is_stored_where_nothing_was_sampled_changes_no_bit(seed, loss, tmp_path):
-    rng, rows = random.Random(seed), for_ratios_of_rows(loss)
-
-    def stray(row: PolicyRow) -> PolicyRow:
-        logprobs = tuple(p if trained else rng.gauss(-3, 3) for p, trained in known(row))
-        ages = zip(row.age, row.trained, strict=True)
-        return replace(row, logprobs=logprobs, age=tuple(age if t else rng.randint(0, 9) for age, t in ages))
-
-    found = []
-    for each in (rows, [stray(row) for row in rows]):
-        backend = backend_of(model := policy().float(), tmp_path, reference=policy(seed=7).float() if loss.kl else None)
-        signals = backend.forward_backward(weighted(each, loss.reduction), loss)
-        found.append((signals, [weight.grad for weight in model.parameters()]))
-    (plain, gradients), (strayed, others) = found
-    assert plain == strayed
-    assert all(map(torch.equal, gradients, others))
-
-
-@pytest.mark.parametrize("pack_tokens", [1, 10_000])
-@pytest.mark.numerical
-def test_equal_texts_with_other_masks_ages_and_log_probabilities_stay_apart(pack_tokens, tmp_path):
-    """One text sampled in three ways; their tokens are computed once and trained each as its own row says."""
-    first, rng = random_rows(MODEL)[0], random.Random(1)
-    drawn = [at for at, trained in enumerate(first.trained) if trained]
-    rows = [first]
-    for name, places in (("odd", drawn[::2]), ("one", drawn[-1:])):
-        row = untrained(aged(first, rng), set(drawn) - set(places))
-        shifted = tuple(
-            p - rng.random() if trained else 0.0 for p, trained in zip(row.logprobs, row.trained, strict=True)
-        )
-        rows.append(replace(row, logprobs=shifted, advantage=-first.advantage, episode=name))
-    expected, gradients = one_by_one(tuple(rows), PolicyLoss())
-    backend = backend_of(model := policy().float(), tmp_path, pack_tokens=pack_tokens)
-    found = backend.forward_backward(weighted(rows, "token-mean"), PolicyLoss())
-    for name in ("tokens", "fresh", "stale", "clipped", "where"):
-        assert getattr(found, name) == getattr(expected, name)
-    assert found.computed == (len(first) if pack_tokens > 1 else 3 * len(first))
-    assert found.loss == pytest.approx(expected.loss, abs=TOLERANCE)
-    for weight, gradient in zip(model.parameters(), gradients, strict=True):
-        torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=TOLERANCE)
-
-
 @pytest.mark.numerical
 def test_what_older_weights_drew_is_no_drift(tmp_path):
     rows = random_rows(MODEL, spread=0.01)
@@ -443,18 +334,6 @@ def test_what_older_weights_drew_is_no_drift(tmp_path):
 
 def known(row: PolicyRow) -> list[tuple[float, bool]]:
     return list(zip(row.logprobs, row.trained, strict=True))
-
-
-@pytest.mark.numerical
-def test_shared_beginnings_are_computed_once(tmp_path):
-    rows = group()
-    computed = {}
-    for pack_tokens in (1, 60, 10_000):
-        backend = backend_of(policy(), tmp_path, pack_tokens=pack_tokens)
-        computed[pack_tokens] = backend.forward_backward(rows, PolicyLoss()).computed
-    assert computed[1] == sum(map(len, rows))
-    assert computed[1] > computed[60] > computed[10_000]
-    assert computed[10_000] == len({row.token_ids[:end] for row in rows for end in range(1, len(row) + 1)})
 
 
 @pytest.mark.numerical
@@ -654,32 +533,3 @@ def failed_agents(name: str):
 
 def smaller_optimizer(folder: Path) -> None:
     torch.save(torch.optim.AdamW([torch.zeros(1, requires_grad=True)]).state_dict(), folder / "trainer.pt")
-
-
-BROKEN = {
-    "another architecture": llama,
-    "torn weights": torn("model/model.safetensors", 1000),
-    "lost weights": failed_agents("model/model.safetensors"),
-    "lost config": failed_agents("model/config.json"),
-    "torn optimizer": torn("trainer.pt", 1000),
-    "no optimizer": torn("trainer.pt", 0),
-    "lost optimizer": failed_agents("trainer.pt"),
-    "lost place": failed_agents("trainer.json"),
-    "another optimizer": smaller_optimizer,
-}
-
-
-@pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_checkpoint_is_refused_by_name(case, checkpoint):
-    backend = backend_of(Qwen3.load(checkpoint / "model"), checkpoint)
-    backend.load(checkpoint)
-    BROKEN[case](checkpoint)
-    with pytest.raises(UserError) as caught:
-        backend.load(checkpoint)
-    assert str(checkpoint) in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_signals_add(tmp_path):
-    one = Signals(1, 2, 3, 4, clipped=1, fresh=2, stale=0, difference=5, largest=0.3, where="a", kl=1, apart=3)
-    two = Signals(2, 3, 1, 1, clipped=2, fresh=1, stale=2, difference=1, largest=0.9, where="b", kl=2, apart=4)
-    assert one + two == two + one == Signals(3, 5, 4, 5, 3, 3, 2, 6, 0.9, "b", 3, 7)

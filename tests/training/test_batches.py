@@ -40,26 +40,6 @@ def test_batches_of_rows_are_even_and_mixed():
     assert [next(again) for _ in range(12)] == found[5:17]
 
 
-def test_processes_draw_the_same_batches(capfd):
-    """From any position on, and without a word when nobody wants more."""
-    expected = list(islice(batches(rows, 0, 5000, Cursor(), size=100), 40))
-    for first in (0, 30):
-        start = expected[first - 1][1] if first else Cursor()
-        found = batches(rows, 0, 5000, start, size=100, processes=2)
-        assert [next(found) for _ in range(40 - first)] == expected[first:]
-        del found
-    assert capfd.readouterr().err == ""
-
-
-def test_an_error_of_a_process_that_draws_reaches_the_training():
-    def broken(seed, pool):
-        raise ZeroDivisionError(f"pool {pool}")
-        yield
-
-    with pytest.raises(ZeroDivisionError, match="pool 0"):
-        next(batches(broken, 0, 5000, Cursor(), processes=1))
-
-
 @pytest.mark.parametrize("size", [None, 128])
 def test_rows_are_padded_little(size):
     found = [batch for batch, _ in islice(batches(rows, 0, 5000, Cursor(), size), 40 if size is None else 10)]

@@ -137,13 +137,3 @@ def test_a_checkpoint_of_a_gpu_goes_on_without_one(folder: Path, tmp_path: Path,
         saved = checkpoint.put(tmp_path / "run", 1, first.save)
     second.load(saved)
     assert torch.equal(weights(first._model), weights(second._model))
-
-
-def test_tensors_of_two_devices_are_refused():
-    """As on a GPU; without it the tests above could not fail."""
-    with OtherDevice():
-        there = torch.arange(3).to(DEVICE)
-        assert (there + 1).tolist() == [1, 2, 3]
-        for mixed in (lambda: there + torch.arange(3), lambda: torch.where(there > 1, there, torch.arange(3))):
-            with pytest.raises(AssertionError, match="both devices"):
-                mixed()

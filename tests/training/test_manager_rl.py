@@ -118,7 +118,7 @@ ROLLOUT = Rollout(
     "coin", OrganizationSpec("led"), Limits(4), 6, 1.5, problems=3, group=3, models=FROZEN, roles=("manager",)
 )
 SETTINGS = RlSettings(
-    ROLLOUT, steps=4, learning_rate=1e-3, warmup=0, decay=False, reward=by_text, mixed=True, redraw=2, save_every=1
+    ROLLOUT, steps=4, learning_rate=1e-3, warmup=0, decay=False, reward=by_text, mixed=True, save_every=1
 )  # type: ignore[arg-type]  # any function of an episode will do
 
 
@@ -163,7 +163,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[list[Episode]]:
 
 
 def test_only_what_the_policy_sampled_is_trained_and_counts_as_its_entropy(attempts):
-    (batch,) = collected(replace(SETTINGS, mixed=False, redraw=0))
+    (batch,) = collected(replace(SETTINGS, mixed=False))
     (episodes,) = attempts
     assert {trace.role for e in episodes for trace in e.traces} == {"manager", "reviewer", "reasoner"}
     assert {row.agent for row in batch.rows} == {"manager"} and len(batch.rows) == 9
@@ -198,7 +198,7 @@ def test_every_role_without_a_model_of_its_own_is_trained_if_nobody_is_named():
 def test_whose_tokens_they_are_is_checked_against_the_record(changes, words):
     """A member of the pool that is taken for the policy's, and one without a model, which the policy stands in for."""
     with pytest.raises(UserError) as caught:
-        collected(replace(SETTINGS, rollout=replace(ROLLOUT, **changes), mixed=False, redraw=0))
+        collected(replace(SETTINGS, rollout=replace(ROLLOUT, **changes), mixed=False))
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -221,7 +221,7 @@ def test_a_trace_is_trained_if_and_only_if_the_newest_weights_sampled_it(made):
 
 
 def test_frozen_models_draw_anew_for_every_step_problem_and_sample_and_again_in_another_run(attempts, monkeypatch):
-    settings = replace(SETTINGS, mixed=False, redraw=0)
+    settings = replace(SETTINGS, mixed=False)
     register(monkeypatch, TASKS, coin=Coin(different=4))  # the same three problems at every step
     for _ in range(2):
         collected(settings, 2)
@@ -418,51 +418,21 @@ def test_a_rollout_that_cannot_be_says_why(changes, words):
 # Mixed groups
 
 
-def outcomes(*right: bool | None) -> list[Episode]:
-    made = [Episode(f"p{i // 2}#{i}", Problem(f"p{i // 2}", "t", ""), "o", 2, ()) for i in range(len(right))]
-    return [replace(e, grade=None if r is None else Grade(int(r), 1)) for e, r in zip(made, right, strict=True)]
-
-
-def test_only_mixed_groups_are_trained_on_and_as_many_as_a_step_has_problems(attempts):
+def test_only_mixed_groups_are_trained(attempts):
     (batch,) = collected(SETTINGS)
-    found = mixed([graded(e) for episodes in attempts for e in episodes])
-    numbers = {name: batch.metrics[name] for name in ("drawn_groups", "mixed_groups", "groups", "flat_groups")}
-    assert numbers["drawn_groups"] == 3 * len(attempts) and numbers["mixed_groups"] == len(found)
-    assert list(dict.fromkeys(row.group for row in batch.rows)) == found[:3] and numbers["groups"] == len(found[:3])
-    assert len({e.problem.id for episodes in attempts for e in episodes}) == numbers["drawn_groups"], "all different"
-    assert len(attempts) > 1 and len(mixed([graded(e) for episodes in attempts[:-1] for e in episodes])) < 3
+    (episodes,) = attempts
+    found = mixed(episodes)
+    assert list(dict.fromkeys(row.group for row in batch.rows)) == found and 0 < len(found) < 3
+    assert batch.metrics["drawn_groups"] == 3 and batch.metrics["groups"] == batch.metrics["mixed_groups"] == len(found)
 
 
-def graded(episode: Episode) -> Episode:
-    return replace(episode, grade=TASKS["coin"].grade(episode.problem, episode.answer or ""))
-
-
-def test_without_a_further_draw_fewer_groups_are_trained_on(attempts):
-    (batch,) = collected(replace(SETTINGS, redraw=0))
-    assert len(attempts) == 1 and batch.metrics["drawn_groups"] == 3
-    assert batch.metrics["groups"] == batch.metrics["mixed_groups"] == len({row.group for row in batch.rows}) < 3
-
-
-def test_a_step_of_which_all_is_known_already_teaches_nothing(monkeypatch, attempts):
+def test_without_mixed_groups_nothing_is_trained(monkeypatch, attempts):
     monkeypatch.setattr(Coin, "grade", lambda self, problem, answer: Grade(1, 1))
     (batch,) = collected(SETTINGS)
-    assert batch.rows == [] and len(attempts) == 3
+    assert batch.rows == [] and len(attempts) == 1
     numbers = ("drawn_groups", "mixed_groups", "groups", "flat_groups", "broken_groups")
-    assert [batch.metrics[name] for name in numbers] == [9, 0, 0, 0, 0]
+    assert [batch.metrics[name] for name in numbers] == [3, 0, 0, 0, 0]
     assert batch.metrics["all_correct"] == 1.0 and batch.entropy is not None
-
-
-def test_a_task_that_is_used_up_ends_the_draw(monkeypatch, attempts):
-    register(monkeypatch, TASKS, coin=Coin(different=5))
-    monkeypatch.setattr(Coin, "grade", lambda self, problem, answer: Grade(1, 1))
-    (batch,) = collected(SETTINGS)
-    assert [len(batch) for batch in attempts] == [9, 6] and batch.metrics["drawn_groups"] == 5
-
-
-@pytest.mark.parametrize("changes", [{"redraw": -1}, {"redraw": 1, "mixed": False}])
-def test_settings_that_cannot_be_say_why(changes):
-    with pytest.raises(ValueError, match=f"{next(iter(changes))} is "):
-        replace(SETTINGS, **{"redraw": 0, **changes})
 
 
 # Runs

@@ -8,7 +8,6 @@ import torch
 from architectures import tiny
 from transformers import AutoModelForCausalLM
 
-from orgthink.models.qwen3 import Qwen3
 from orgthink.models.trainable import HuggingFaceModel, LoraSettings, open_trainable
 from orgthink.util.errors import UserError
 
@@ -113,31 +112,6 @@ def test_layers_that_share_a_weight_take_no_adapter(target, tmp_path):
     open_trainable(untied, LoraSettings(rank=2, targets=("q_proj", target)))
 
 
-def test_the_same_seed_gives_the_same_adapter(tmp_path):
-    tiny(tmp_path)
-    weights = []
-    for seed in (0, 0, 1):
-        torch.manual_seed(len(weights))
-        model = open_trainable(tmp_path, LORA, seed=seed)
-        weights.append(torch.cat([w.detach().flatten() for w in model.parameters() if w.requires_grad]))
-    assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
-
-
-def test_names_of_weights_are_those_of_the_folder(folder):
-    from safetensors.torch import load_file
-
-    saved = load_file(folder / "model.safetensors")
-    for lora in (None, LORA):
-        ours = open_trainable(folder, lora).to_hf()
-        assert {n: w.shape for n, w in ours.items()} == {n: w.shape for n, w in saved.items()}
-
-
-def test_dense_qwen3_is_our_own(tmp_path):
-    tiny(tmp_path, "Qwen3")
-    assert isinstance(open_trainable(tmp_path), Qwen3)
-    assert isinstance(open_trainable(tmp_path, dtype=torch.bfloat16), HuggingFaceModel)
-
-
 def test_dropout_is_the_adapters_alone(tmp_path):
     tiny(tmp_path, attention_dropout=0.5)
     plain = open_trainable(tmp_path)
@@ -184,13 +158,6 @@ def test_windows_cannot_see_packed_rows(tmp_path):
     model = open_trainable(tiny(tmp_path, "Gemma2", head_dim=8, final_logit_softcapping=None, sliding_window=4))
     with pytest.raises(UserError, match="sliding_attention"):
         model.hidden(ids(1, 3), torch.arange(3)[None], torch.tensor([(0, 3, 0, 3)]))
-
-
-def test_lora_settings_are_checked():
-    with pytest.raises(ValueError, match="rank is 0"):
-        LoraSettings(rank=0)
-    with pytest.raises(ValueError, match="dropout is 1"):
-        LoraSettings(rank=1, dropout=1)
 
 
 def _with(base, copy, **settings):

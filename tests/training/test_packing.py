@@ -132,19 +132,6 @@ def test_each_trained_token_is_predicted_from_what_comes_before_it(rows: Family,
         assert pack.spread(range(len(pack.rows))).tolist() == owners
 
 
-@any_pack
-@given(families(), st.integers(1, 30), st.randoms(use_true_random=False))
-def test_the_order_of_rows_does_not_matter(rows: Family, limit: int, rng) -> None:
-    def tensors(rows: Family) -> list[tuple[list[int], list[list[int]]]]:
-        return [(pack.ids.tolist(), pack.rectangles.tolist()) for pack in packs(rows, limit)]
-
-    assert tensors(rng.sample(rows, len(rows))) == tensors(rows)
-
-
-def test_no_rows_no_packs() -> None:
-    assert list(packs([], 10)) == []
-
-
 @pytest.mark.parametrize(("limit", "sizes"), [(1, [9, 8, 7]), (9, [9, 8, 7]), (11, [10, 7]), (12, [12])])
 def test_a_group_of_one_prompt(limit: int, sizes: list[int]) -> None:
     """Five tokens of prompt; what is sampled begins alike in two rows."""

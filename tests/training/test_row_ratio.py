@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from orgthink.training.masking import Staleness
-from orgthink.training.policy_loss import FARTHEST, PolicyLoss, Ratio, token_losses, token_weights
+from orgthink.training.policy_loss import FARTHEST, PolicyLoss, Ratio, token_losses
 from orgthink.training.rows import PolicyRow
 
 PRODUCT = PolicyLoss(ratio="sequence", reduction="episode-mean")
@@ -111,50 +110,10 @@ def test_at_the_first_step_the_gradient_is_that_of_the_weighted_log_likelihood(l
     assert not clipped.any()
 
 
-@both
-@given(lengths, st.integers(0, 2**32))
-def test_a_row_does_not_see_its_neighbours(loss, sizes, seed):
-    rng = random.Random(seed)
-    rows = [[rng.gauss(0, 0.3) for _ in range(size)] for size in sizes]
-    advantages = [rng.gauss(0, 1) for _ in sizes]
-    together, gradients, clipped = moved(rows, advantages, loss)
-    for i, (row, advantage, of_row) in enumerate(zip(rows, advantages, clipped.split(sizes), strict=True)):
-        alone, (gradient,), outside = moved([row], [advantage], loss)
-        assert torch.equal(together[i], alone[0])
-        assert torch.equal(gradients[i], gradient) and torch.equal(of_row, outside)
-
-
-@given(st.lists(st.tuples(st.floats(-2, 2), st.floats(-2, 2), st.booleans()), min_size=1, max_size=6))
-def test_in_rows_of_one_token_all_ratios_are_the_same(tokens):
-    log_ratios = [[log_ratio] for log_ratio, _, _ in tokens]
-    advantages, old = [advantage for _, advantage, _ in tokens], [[old] for _, _, old in tokens]
-    plain, *others = (moved(log_ratios, advantages, loss, old) for loss in (PolicyLoss(), PRODUCT, MEAN))
-    for losses, gradients, clipped in others:
-        assert torch.equal(losses, plain[0]) and torch.equal(clipped, plain[2])
-        assert all(map(torch.equal, gradients, plain[1]))
-
-
 def row(length: int, episode: str) -> PolicyRow:
     trained = (False, *[True] * length)
     zeros, size = (0,) * len(trained), len(trained)
     return PolicyRow(zeros, trained, (0.0,) * size, 1.0, 1.0, episode, "manager", "manager", "p", zeros)
-
-
-@both
-@pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-def test_rows_of_very_different_length_weigh_the_same(loss, dtype, close):
-    """Eq. 21, the mean over trajectories: of a token, of twenty thousand, and of seven."""
-    sizes, advantages, rng = [1, 20_000, 7], [1.5, -0.7, 0.3], random.Random(3)
-    rows = [row(size, str(i)) for i, size in enumerate(sizes)]
-    for size, weight in zip(sizes, token_weights(rows, loss.reduction), strict=True):
-        assert weight * size == pytest.approx(1 / len(rows))
-    log_ratios = [[rng.gauss(0, 1e-3) for _ in range(size)] for size in sizes]
-    losses, gradients, clipped = moved(log_ratios, advantages, loss, dtype=dtype)
-    assert not clipped.any()
-    for i, (size, advantage) in enumerate(zip(sizes, advantages, strict=True)):
-        slope = -math.exp(math.fsum(log_ratios[i]) * share(loss, size)) * advantage
-        assert losses[i].item() == pytest.approx(slope, rel=close)
-        assert gradients[i].tolist() == pytest.approx([slope * share(loss, size)] * size, rel=close)
 
 
 # Ratios that no number holds
@@ -170,14 +129,6 @@ def test_a_ratio_that_would_overflow_stops_where_nothing_good_notices(loss, leng
     assert losses.tolist() == pytest.approx([-1.28, 0.0, bound], rel=1e-5)
     assert not gradients[0].any() and not gradients[1].any()
     assert gradients[2].tolist() == pytest.approx([bound * share(loss, length)] * length, rel=1e-5)
-    assert clipped.all()
-
-
-@both
-def test_a_ratio_that_vanishes_teaches_nothing(loss):
-    losses, gradients, clipped = moved([[-80.0] * 1000] * 3, [1.0, 0.0, -1.0], loss, dtype=torch.float32)
-    assert losses.tolist() == pytest.approx([0.0, 0.0, 0.8], rel=1e-5, abs=1e-30)
-    assert all(gradient.abs().max() < 1e-30 for gradient in gradients)
     assert clipped.all()
 
 
@@ -214,14 +165,3 @@ def test_no_token_of_a_row_can_be_masked_alone(ratio: Ratio):
         PolicyLoss(ratio=ratio, reduction="episode-mean", staleness=Staleness(beyond=beyond))
     with pytest.raises(ValueError, match=rf"^ratio '{ratio}' .*masked"):
         PolicyLoss(ratio=ratio, reduction="episode-mean", staleness=Staleness(beyond="mask"))
-
-
-def test_a_ratio_that_is_not_known_is_named():
-    with pytest.raises(ValueError, match="ratio is 'rows': it must be one of token, sequence, sequence-mean"):
-        PolicyLoss(ratio="rows")  # type: ignore[arg-type]
-
-
-@both
-def test_where_rows_end_must_be_said(loss):
-    with pytest.raises(ValueError, match="how many tokens"):
-        token_losses(torch.zeros(2), torch.zeros(2), torch.ones(2), loss)

@@ -150,12 +150,6 @@ def unsaid(episode: Episode) -> list[list[int]]:
     return [list(row_of(trace).token_ids) for trace in episode.traces if not trace.steps]
 
 
-def test_who_sampled_nothing_has_no_row():
-    silent, engine = played([Turn("", when="main process")])
-    assert len(engine.seen) == len(silent.traces) == 1
-    assert policy_rows(silent, 1.0) == []
-
-
 def changed(episode: Episode, agent: str, origin: Origin, **fields: object) -> Episode:
     """The record with other fields in the last span of an origin in an agent's trace."""
 
@@ -187,13 +181,6 @@ def test_what_cannot_be_trained_is_named(agent: str, lacking: dict[str, object],
         policy_rows(episode, 1.0)
 
 
-@pytest.mark.parametrize("origin", [Origin.PROMPT, Origin.INJECTED])
-def test_text_without_ids_is_named(origin: Origin):
-    episode = changed(one_fork()[0], "organizer", origin, token_ids=None)
-    with pytest.raises(ValueError, match=f"organizer: a {origin} span has no token ids"):
-        policy_rows(episode, 1.0)
-
-
 def test_a_row_has_one_temperature():
     episode = changed(one_fork()[0], "organizer", Origin.SAMPLED, sampling=Sampling(50, temperature=0.5))
     with pytest.raises(ValueError, match=r"\|3, organizer: sampled at temperatures \[0.5, 1.0\]"):
@@ -218,10 +205,6 @@ def test_a_token_is_as_old_as_the_updates_since_the_weights_that_drew_it():
     assert row.age == tuple(ages[by] for by, span in zip(drawn_by, spans, strict=True) for _ in range(span.tokens))
 
 
-def test_without_a_newest_version_nothing_is_old():
-    assert set(aged(["3", "main"], version=None)[0].age) == {0}
-
-
 @pytest.mark.parametrize(
     ("drawn_by", "message"),
     [("13", "newer"), ("main", "not a number"), (None, "not a number"), ("-1", "not a number"), ("²", "not a number")],
@@ -229,12 +212,6 @@ def test_without_a_newest_version_nothing_is_old():
 def test_a_version_that_cannot_be_is_named(drawn_by: str | None, message: str):
     with pytest.raises(ValueError, match=f"^episode e, organizer: sampled by version {drawn_by}, .*{message}"):
         aged(["12", drawn_by], version=12)
-
-
-def test_a_trace_that_sampled_nothing_makes_no_row():
-    silent, _ = played([Turn("", when="main process")])
-    with pytest.raises(ValueError, match=r"^episode e, organizer: it sampled nothing"):
-        policy_row(silent.root, episode="e", group="g", advantage=1.0)
 
 
 @given(st.data())

@@ -176,9 +176,6 @@ class Reinforced(FromModel, ABC):
     `device`, which is `cpu` unless said."""
     pack_tokens: int = 1024
     """Largest number of tokens in a forward pass; a longer row is computed alone."""
-    workers: int = 1
-    """Number of threads that compute passes side by side on a CPU, which is faster for small models. It changes nothing
-    but the time."""
     mixed_precision: bool = False
     """Whether to compute in bfloat16, as verl does on GPUs anyway. Weights, gradients and optimizer stay in `dtype`."""
 
@@ -225,7 +222,6 @@ class Reinforced(FromModel, ABC):
             pack_tokens=self.pack_tokens,
             reference=open_trainable(folder, None, how["dtype"], how["device"]) if kl > 0 else None,
             mixed_precision=self.mixed_precision,
-            workers=self.workers if how["device"] == "cpu" else 1,
         )
 
     def open_sampler(self, folder: Path) -> Engine:

@@ -134,7 +134,7 @@ def _work_of_episodes(settings: RlSettings, context: int | None) -> Work:
     injected.
 
     If only named roles are trained, such as a manager, an attempt has one sequence, and the results of its tools fill
-    the context. The further problems of `redraw` count as if they were always drawn.
+    the context.
     """
     plan = settings.rollout
     attempts = settings.bounds()["episodes_a_step"] or 0

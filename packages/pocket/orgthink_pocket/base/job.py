@@ -15,7 +15,7 @@ from orgthink.record.folder import RunFolder
 from orgthink.training.recipes.base_model import model_folder, start_folder
 from orgthink.training.recipes.jobs import Report
 from orgthink.training.rows import Row
-from orgthink.training.sft import Course, SftSettings, suited, train
+from orgthink.training.sft import Course, SftSettings, train
 from orgthink_pocket.base import lessons, model
 
 
@@ -51,7 +51,7 @@ class Base:
             weights = Qwen3.load(start_folder(self.model, folder))
         model.write_folder(place)
         rows = partial(_rows, Tokenizer(place), lessons.MIXTURES[self.mixture])
-        course = Course(weights.to(device), rows, model.write_folder, model.PAD, **suited(device))
+        course = Course(weights.to(device), rows, model.write_folder, model.PAD, padding=0.05 if device == "cpu" else 0.5)
         return train(course, self.settings, folder, report)
 
 

@@ -14,7 +14,7 @@ import torch
 from orgthink.credit import AgentWork, EpisodeCredit
 from orgthink.record.episode import Episode, Problem, Trace
 from orgthink.rewards import Score
-from orgthink.training.scores import advantages_of, number, score_of
+from orgthink.training.scores import advantages_of, score_of
 from orgthink.util.errors import UserError
 
 EPISODE = Episode("p|o|0", Problem("p", "t", "?"), "o", 1, (Trace("root", "root", None, ()),))
@@ -82,16 +82,3 @@ def test_a_credit_that_is_none_is_named(credit):
 def test_a_credit_that_is_one():
     assert advantages_of(Given({"p|o|0": torch.tensor(0.5)}), GROUPS, None) == {"p|o|0": 0.5}
     assert advantages_of(Given({}, {"p|o|0": {"root": numpy.float64(2)}}), GROUPS, WORKS) == {"p|o|0": {"root": 2.0}}
-
-
-def test_its_own_complaint_is_raised():
-    def complains(groups: Any) -> Any:
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match=r"^no$"):
-        advantages_of(Given(complains), GROUPS, None)
-
-
-def test_a_large_array_is_no_number():
-    with pytest.raises(UserError, match=r"x is tensor.*: it must be a number"):
-        number(torch.zeros(9), "x")
