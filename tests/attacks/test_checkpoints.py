@@ -269,7 +269,7 @@ def test_the_one_before_a_damaged_checkpoint_serves(
     damage(run / "checkpoints" / "step-000012" / name)
     trained(run)
     line, last = capsys.readouterr().err.splitlines()
-    assert "step-000012" in line and line.endswith("going on from step-000008")
+    assert "step-000012" in line and line.endswith("continuing from step-000008")
     assert last == "orgthink: continuing from step 8"
     assert metrics(run) == metrics(whole) and weights(run) == weights(whole)
     assert names(run) == ["step-000008", "step-000012"]
@@ -570,7 +570,7 @@ def test_a_place_that_no_training_reaches(attack: Attack, tmp_path: Path, capsys
     found = checkpoint.restored(tmp_path, lambda folder: source.load(folder, checkpoint.state(folder)["step"]))
     assert found is not None and found[0].name == "step-000001"
     line = capsys.readouterr().err
-    assert "step-000002" in line and line.endswith("going on from step-000001\n")
+    assert "step-000002" in line and line.endswith("continuing from step-000001\n")
 
 
 def resumed_after(path: Path, *recorded: int) -> str:
@@ -602,7 +602,7 @@ def test_recorded_episodes_that_end_nowhere(
     assert resumed_after(tmp_path / "run", before, attack.given) == "step-000001"
     assert (tmp_path / "run" / "episodes.jsonl").read_bytes() == LINES[:before]
     (line,) = capsys.readouterr().err.splitlines()
-    assert "step-000002" in line and line.endswith("going on from step-000001")
+    assert "step-000002" in line and line.endswith("continuing from step-000001")
 
 
 @each(
@@ -631,7 +631,7 @@ def test_a_puppeteers_record_that_ends_nowhere(
     last.write_text(json.dumps(state | {"recorded": state["recorded"] - 7}))
     go_on(RunFolder.open(tmp_path / "run"), lines.append)
     (line,) = capsys.readouterr().err.splitlines()
-    assert "step-000006" in line and line.endswith("going on from step-000004")
+    assert "step-000006" in line and line.endswith("continuing from step-000004")
     again = [episode.id for episode in RunFolder.open(tmp_path / "run").episodes()]
     assert again == [json.loads(line)["id"] for line in before.splitlines()]
 
