@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -83,4 +84,4 @@ def _orchestration(episodes: Sequence[Episode], tags: CallTags) -> dict[str, Any
 def mean(values: Iterable[float | None]) -> float | None:
     """Mean of the values that are not `None`; `None` without any."""
     known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    return math.fsum(known) / len(known) if known else None  # exact, so independent of the order
