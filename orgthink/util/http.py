@@ -15,11 +15,8 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from importlib.util import find_spec
 from itertools import count
-from math import inf
 from typing import Any, NamedTuple, Self, TypeVar
-from urllib.request import getproxies
 
 import httpx2
 
@@ -140,30 +137,9 @@ def server_url(text: str) -> httpx2.URL:
         raise ValueError("write a URL as http://HOST:PORT") from error
     if url.scheme not in ("http", "https") or not url.host:
         raise ValueError("write a URL with http:// or https://, such as http://HOST:PORT")
-    _require_port(url)
-    return url
-
-
-def _require_port(url: httpx2.URL) -> None:
     if url.port is not None and not 0 <= url.port < 1 << 16:
         raise ValueError("a port is a number from 1 to 65535")
-
-
-def require_proxies() -> None:
-    """Hide the logins of the environment's proxies. UserError for a proxy that cannot be used."""
-    proxies = conceal_proxies()
-    unused = "*" in [host.strip() for host in getproxies().get("no", "").split(",")]
-    for scheme in () if unused else proxies.keys() & {"http", "https", "all"}:
-        proxy = proxies[scheme]
-        try:
-            _require_port(httpx2.URL(proxy))
-            httpx2.Proxy(proxy)
-            usable = not proxy.lower().startswith("socks") or find_spec("socksio") is not None
-        except (httpx2.InvalidURL, ValueError):
-            usable = False
-        if not usable:
-            where = f"{scheme.upper()}_PROXY"
-            raise UserError(f"{where} is not a proxy that works here: write http://HOST:PORT, or unset {where}")
+    return url
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +152,6 @@ class RetryPolicy:
     """Longest wait for the next byte, in seconds."""
     silence: float = 600.0
     """Longest wait for the head of a stream, for its next event or for a whole response, in seconds."""
-    answer: float = 4 * 3600.0
-    """Longest time of a stream, in seconds."""
     attempts: int = 5
     """Most attempts at a request, the first one included."""
     first_delay: float = 0.5
@@ -235,19 +209,22 @@ class HttpClient:
         if not re.fullmatch("[!-~]*", key):
             raise ValueError("the key holds a character that no key has, such as a space or a line break within it")
         conceal(key)
-        require_proxies()
+        conceal_proxies()
         self._what, self._retry_policy = what, retry_policy or RetryPolicy()
         self._failure, self._unreachable = failure, unreachable or failure
         self._refusal = refusal or (lambda reply: failure(self.answered(reply)))
         self._url, self._places = url, AdaptivePlaces(requests)
-        self._client = httpx2.AsyncClient(
-            # A small compressed body may become an endless one.
-            headers={"Accept-Encoding": "identity", **({"Authorization": f"Bearer {key}"} if key else {})},
-            timeout=httpx2.Timeout(self._retry_policy.read, connect=self._retry_policy.connect, pool=None),
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=requests),
-            verify=_certificates(),
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
-        )
+        try:
+            self._client = httpx2.AsyncClient(
+                # A small compressed body may become an endless one.
+                headers={"Accept-Encoding": "identity", **({"Authorization": f"Bearer {key}"} if key else {})},
+                timeout=httpx2.Timeout(self._retry_policy.read, connect=self._retry_policy.connect, pool=None),
+                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=requests),
+                verify=_certificates(),
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+            )
+        except (ValueError, ImportError, httpx2.InvalidURL) as error:  # of a proxy
+            raise UserError(f"a proxy cannot be used (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY): {reason(error)}") from error
 
     async def __aenter__(self) -> Self:
         return self
@@ -271,22 +248,21 @@ class HttpClient:
             yield await self.wait(stack.enter_async_context(self._send(method, path, body)))
 
     async def events(self, response: httpx2.Response, most: int) -> AsyncGenerator[str]:
-        """The data of the events of a streamed response, within the times of the policy. More than `most` events, or an
-        event of more than a megabyte, are a `failure`. Raises httpx2.RequestError, too."""
+        """The data of the events of a streamed response. More than `most` events, or an event of more than a megabyte,
+        are a `failure`. Raises httpx2.RequestError, too."""
         response.encoding = "utf-8-sig"  # events have no other encoding, even if a header names one
-        now = asyncio.get_running_loop().time
-        events, until = aiter(httpx2.EventSource(response)), now() + self._retry_policy.answer
+        events = aiter(httpx2.EventSource(response))
         for _ in range(most):
-            event = await self.wait(anext(events, None), until - now())
+            event = await self.wait(anext(events, None))
             if event is None:
                 return
             yield event.data
         raise self._failure(f"{self.name} sent more than {most} events in one answer")
 
-    async def wait(self, step: Awaitable[T], seconds: float = inf) -> T:
-        """The result of a step of a request, within `seconds` and the silence of the policy. Raises the `failure`."""
+    async def wait(self, step: Awaitable[T]) -> T:
+        """The result of a step of a request, within the silence of the policy. Raises the `failure`."""
         try:
-            async with asyncio.timeout(min(seconds, self._retry_policy.silence)):
+            async with asyncio.timeout(self._retry_policy.silence):
                 return await step
         except TimeoutError as error:
             raise self._stalled() from error
@@ -298,7 +274,7 @@ class HttpClient:
         body: Any = None,
         *,
         seconds: float | None = None,
-        most_bytes: int | None = None,
+        most_bytes: int = LARGEST_BODY,
         reconnect: bool = True,
     ) -> HttpResponse:
         """The response to a request, which is repeated while the server is busy. Its status may be any other.
@@ -310,7 +286,7 @@ class HttpClient:
 
         async def once() -> HttpResponse:
             async with place(self._places), asyncio.timeout(limit), self._send(method, path, body) as response:
-                reply = await read(response, most_bytes or LARGEST_BODY)
+                reply = await read(response, most_bytes)
             if reply.busy:
                 raise self.refused(reply)
             return reply
@@ -321,10 +297,6 @@ class HttpClient:
             if seconds is not None:
                 raise
             raise self._stalled() from error
-        except TooLarge as error:
-            if most_bytes is not None:
-                raise
-            raise self._failure(f"{self.name} sent {error}") from error
 
     @asynccontextmanager
     async def _send(self, method: str, path: str, body: Any) -> AsyncIterator[httpx2.Response]:

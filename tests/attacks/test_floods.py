@@ -147,7 +147,7 @@ async def test_a_deadline_that_is_held(attack: Attack, tmp_path: Path) -> None:
     capacity, streams, n = attack.given
     limits = Limits(capacity, episode_seconds=0.5, grace=0.2)
     what = replace(planned("parallel", tokens=100_000, limits=limits), n=n)
-    policy = RetryPolicy(silence=20.0, answer=40.0)
+    policy = RetryPolicy(silence=20.0)
     episodes = await evaluated(
         tmp_path / "run", *[babbles()] * capacity * n, what=what, retry_policy=policy, concurrency=streams
     )

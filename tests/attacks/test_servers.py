@@ -79,6 +79,7 @@ INVALID = {
     "JSON 100,000 deep": DEEP,
     "choices are an object": '{"choices": {"0": {"delta": {"content": "a"}}}}',
     "a delta is a text": choice(delta="a"),
+    "a content is a number": choice(delta={"content": 7}),
     "a finish reason is a list": choice(finish_reason=["stop"]),
     "a token id of 10^400": choice(token_ids=[10**400]),
     "a call is a text": choice(delta={"tool_calls": ["python"]}),
@@ -101,7 +102,6 @@ ODD = {
         choice(delta={"content": "so"}, logprobs={"content": [{"token": "so", "logprob": "-1"}]})
     ],
     "more ids than tokens": [choice(delta={"content": "so"}, token_ids=[1, 2, 3])],
-    "a content that is a number": [choice(delta={"content": 7}), choice(delta={"content": "so"})],
     "halves of a surrogate pair": [choice(delta={"content": "so"}), choice(delta={"content": "\ud83d"})],
 }
 

@@ -60,17 +60,6 @@ async def test_an_answer_is_streamed_in_chat_turns() -> None:
     assert "stop" not in body, "a server that may cut a stop text off must not be told any"
 
 
-async def test_completions_send_the_whole_text() -> None:
-    async with loopback(says("one two", finish="length")) as server:
-        engine = await opened(server, mode="completions")
-        context = asked(engine, "Hello")
-        context.spans.extend([Span(Origin.SAMPLED, " a", 1), Span(Origin.INJECTED, " b", 1)])
-        chunks = [chunk async for chunk in engine.stream(context, Sampling(50))]
-        await engine.aclose()
-    assert server.exchanges[0].body["prompt"] == "Hello a b"
-    assert chunks[-1].finish is FinishReason.LENGTH
-
-
 async def test_a_stop_text_ends_the_stream_here_and_stays_in_the_text() -> None:
     async with loopback(babbles("x <JO"), babbles("IN-1> y ")) as server:
         engine = await opened(server)
@@ -345,9 +334,6 @@ async def test_the_mode_is_what_the_server_can_do() -> None:
         engine = await opened(server)
         assert engine.mode is Mode.CHAT
         await engine.aclose()
-        server.completions = False
-        with pytest.raises(EngineUnavailable, match="no such path"):
-            await opened(server, mode="completions")
         with pytest.raises(ValueError, match="tokenizer"):
             await opened(server, mode="tokens")
 

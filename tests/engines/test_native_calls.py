@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from loopback import MODEL, Exchange, Play, Server, answers, loopback, says, sends
 
 from orgthink.engines.endpoint.client import EndpointEngine
-from orgthink.engines.endpoint.request import Mode
 from orgthink.engines.endpoint.tool_calls import Fragment, calls_text, messages
 from orgthink.grammar.toolcall import BadCall, CallStatus, Response, ToolCall, read_reply, render_call, render_responses
 from orgthink.record.episode import Episode, Message, Problem, Sampling, Span, StopReason
@@ -89,9 +88,9 @@ async def talk(*plays: Play, organization: Rounds | None = None) -> tuple[Episod
     return episode, [exchange.body for exchange in server.exchanges]
 
 
-async def opened(server: Server, mode: Any = "auto") -> EndpointEngine:
+async def opened(server: Server) -> EndpointEngine:
     return await EndpointEngine.open(
-        server.url, MODEL, mode=mode, retry_policy=RetryPolicy(read=0.5, attempts=2, first_delay=0.01)
+        server.url, MODEL, retry_policy=RetryPolicy(read=0.5, attempts=2, first_delay=0.01)
     )
 
 
@@ -304,13 +303,6 @@ async def test_a_server_is_asked_whether_it_shows_tools_to_the_model(monkeypatch
     assert organization.native is native
     assert ("tools" in bodies[0]) is native
     assert episode.answer == "done "
-
-
-async def test_other_modes_have_none():
-    async with loopback() as server:
-        engine = await opened(server, "completions")
-        assert engine.mode is Mode.COMPLETIONS and not engine.native_calls
-        await engine.aclose()
 
 
 # As functions.

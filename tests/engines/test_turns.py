@@ -309,27 +309,12 @@ async def test_a_server_that_takes_ids_is_sent_the_templates(tokenizers):
         assert body["prompt"] == list(tokenizer.prompt(conversation(PROBLEM.text, REPLIES[:i], TOLD[:i])).token_ids)
 
 
-async def test_a_server_that_takes_text_is_sent_the_templates(tokenizers):
-    tokenizer = tokenizers[QWEN]
-    _, bodies = await over_http(Mode.COMPLETIONS, tokenizer, says)
-    said = [f"{reply} " for reply in REPLIES]  # a word an event
-    assert [body["prompt"] for body in bodies] == [
-        tokenizer.prompt(conversation(PROBLEM.text, said[:i], TOLD[:i])).text for i in range(3)
-    ]
-
-
 @pytest.mark.parametrize("known", [False, True])
 async def test_a_server_that_chats_makes_the_turns_itself(tokenizers, known):
     trace, bodies = await over_http(Mode.CHAT, tokenizers[QWEN] if known else None, says)
     assert texts(trace, Origin.INJECTED) == TOLD
     turns = conversation(PROBLEM.text, [f"{reply} " for reply in REPLIES], TOLD)
     assert bodies[-1]["messages"] == [{"role": turn.role, "content": turn.content} for turn in turns[:-1]]
-
-
-async def test_engines_without_turns_are_told_the_text() -> None:
-    engine = ScriptedEngine([Turn("a"), Turn("b", when="it says"), Turn("c", when="go on")])
-    trace = await talk(engine)
-    assert trace.text == f"a{TOLD[0]}b{TOLD[1]}c"
 
 
 @pytest.mark.parametrize(("method", "stop"), [("tell", None), ("inject", StopReason.LENGTH)])

@@ -87,10 +87,8 @@ async def test_an_episode_by_ids(folder: Path, url: str) -> None:
     await engine.aclose()
 
 
-@pytest.mark.parametrize("mode", ["chat", "completions"])
-async def test_an_episode_by_text(mode: Any, folder: Path, url: str) -> None:
-    engine = await EndpointEngine.open(url, mode=mode, tokenizer=Tokenizer(folder) if mode == "completions" else None)
-    assert engine.mode is Mode(mode)
+async def test_an_episode_by_text(folder: Path, url: str) -> None:
+    engine = await EndpointEngine.open(url, mode="chat")
     episode = await solved(engine)
     assert episode.answer == episode.traces[1].returned == FOUND
     organizer = [span for span in episode.root.spans if span.origin is Origin.SAMPLED]

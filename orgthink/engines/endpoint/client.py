@@ -27,7 +27,7 @@ from orgthink.engines.engine import (
     StreamDropped,
 )
 from orgthink.record.episode import Message, Origin, Sampling, Span
-from orgthink.util.errors import RequestRefused, UserError
+from orgthink.util.errors import RequestRefused
 from orgthink.util.http import HttpClient, HttpResponse, RetryPolicy, TooLarge, read, server_url
 from orgthink.util.terminal import excerpt
 
@@ -76,14 +76,15 @@ class EndpointEngine(Engine):
         concurrency: int = 64,
         cache: AnswerCache | None = None,
     ) -> None:
-        """Use `open`, which detects the features of the server."""
-        self._cache = cache
-        self.model = ""
+        """Use `open`, which detects the features of the server.
+
+        `api_key` is `OPENAI_API_KEY` by default; a password without a user in the URL, `https://:KEY@HOST`, takes
+        precedence. At most `concurrency` streams are open at once; others wait. `cache` holds earlier answers.
+        """
         self.mode = Mode.CHAT
         self.models: dict[str, int | None] = {}
         """Models of the server and their context lengths in tokens, where it gives them."""
-        self.native_calls = False
-        self._key, self._tokenizer = (api_key or "").strip(), tokenizer
+        self._tokenizer, self._cache = tokenizer, cache
         self._keep_stops: str | None = None
         """The field by which the server keeps a stop text in its output. Other servers get no stop texts: a text that
         they cut off looks like the end of the answer."""
@@ -94,7 +95,7 @@ class EndpointEngine(Engine):
         """Whether the server has accepted the key: a later 403 refuses a prompt."""
         try:
             base, own = _with_key(_base(server_url(url)))
-            self._key = own or self._key
+            self._key = own or (api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
             self._server = HttpClient(
                 base,
                 failure=EngineError,
@@ -104,10 +105,8 @@ class EndpointEngine(Engine):
                 retry_policy=retry_policy,
                 requests=concurrency,
             )
-        except UserError as error:
-            raise EngineUnavailable(str(error)) from error
         except ValueError as error:
-            raise EngineUnavailable(f"invalid URL or key: {error}") from error
+            raise EngineUnavailable(f"invalid URL, key or proxy: {error}") from error
         self.url = self._server.name
 
     @property
@@ -117,61 +116,43 @@ class EndpointEngine(Engine):
 
     @classmethod
     async def open(
-        cls,
-        url: str,
-        model: str | None = None,
-        *,
-        api_key: str | None = None,
-        mode: Literal["auto", "tokens", "completions", "chat"] = "auto",
-        tokenizer: Tokenizer | None = None,
-        retry_policy: RetryPolicy | None = None,
-        concurrency: int = 64,
-        cache: AnswerCache | None = None,
+        cls, url: str, model: str | None = None, *, mode: Literal["auto", "tokens", "chat"] = "auto", **settings: Any
     ) -> EndpointEngine:
-        """Ask the server for its models, then for one token in each possible mode until one works.
+        """Ask the server for its models, then for one token in each possible mode until one works. `settings` are those
+        of the class.
 
-        `model` is optional if the server has only one. `api_key` is `OPENAI_API_KEY` by default; a password without a
-        user in the URL, `https://:KEY@HOST`, takes precedence. Mode `tokens` needs the model's tokenizer; `auto`
-        prefers `tokens`, then `chat`, then `completions`. At most `concurrency` streams are open at once; others wait.
-        `cache` holds earlier answers. EngineUnavailable says what to do, on one line.
+        `model` is optional if the server has only one. Mode `tokens` needs the model's tokenizer; `auto` prefers it if
+        there is one. EngineUnavailable says what to do, on one line.
         """
-        if mode == "tokens" and tokenizer is None:
+        if mode == "tokens" and settings.get("tokenizer") is None:
             raise ValueError("mode tokens needs the model's tokenizer: set its folder")
-        key = api_key or os.environ.get("OPENAI_API_KEY")
-        how = {"retry_policy": retry_policy, "concurrency": concurrency, "cache": cache}
-        engine = cls(url, api_key=key, tokenizer=tokenizer, **how)
-        async with AsyncExitStack() as stack:
-            stack.push_async_callback(engine.aclose)
-            try:
-                engine.model = await engine._choose(model)
-                engine.max_context = engine.models.get(engine.model)
-                engine.mode = await engine._probe(mode)
-                engine._opened = True
-            except EngineError as error:
+        engine = cls(url, **settings)
+        try:
+            engine.model = await engine._choose(model)
+            engine.max_context = engine.models.get(engine.model)
+            engine.mode = await engine._probe(mode)
+        except BaseException as error:
+            await engine.aclose()
+            if isinstance(error, EngineError):
                 raise EngineUnavailable(str(error)) from error
-            stack.pop_all()
+            raise
+        engine._opened = True
         log.info("%s: model %s, mode %s", engine.url, excerpt(engine.model), engine.mode)
         return engine
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
-        if self._tokenizer is None or self.mode is Mode.CHAT:
-            return super().prompt(messages)
-        span = self._tokenizer.prompt(messages)
-        return span if self.mode is Mode.TOKENS else replace(span, token_ids=None)
+        return super().prompt(messages) if self._ids is None else self._ids.prompt(messages)
 
     def injection(self, text: str, around: tuple[str, str] = ("", "")) -> tuple[str, tuple[int, ...] | None]:
-        """The name of a special token stays plain text in `tokens` mode only."""
-        if self.mode is Mode.TOKENS and self._tokenizer is not None:
-            return self._tokenizer.injection(text, around)
-        return super().injection(text, around)
+        return super().injection(text, around) if self._ids is None else self._ids.injection(text, around)
 
     def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...] | None]:
-        """By the chat template in `tokens` and `completions` mode; in `chat` mode the server applies its own."""
-        if self._tokenizer is None or self.mode is Mode.CHAT:
-            return text, None
-        if self.mode is Mode.TOKENS:
-            return self._tokenizer.turn(text, context)
-        return self._tokenizer.turn(text)[0], None  # the end of the reply is not part of the text
+        return (text, None) if self._ids is None else self._ids.turn(text, context)
+
+    @property
+    def _ids(self) -> Tokenizer | None:
+        """The tokenizer in `tokens` mode; a server that gets text has its own."""
+        return self._tokenizer if self.mode is Mode.TOKENS else None
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         """Servers refuse a request whose prompt and `max_tokens` together exceed the context: it is then repeated with
@@ -208,7 +189,7 @@ class EndpointEngine(Engine):
 
     async def _sampled(self, body: dict[str, Any], sampling: Sampling) -> AsyncGenerator[Chunk]:
         """The chunks of an answer, as the server samples it."""
-        reader = response.Reader(sampling, self._tokenizer if self.mode is Mode.TOKENS else None)
+        reader = response.Reader(sampling, self._ids)
         async with aclosing(self._answer(body)) as answer:
             async for event in answer:
                 chunk = reader.chunk(event)
@@ -241,7 +222,7 @@ class EndpointEngine(Engine):
 
     async def _probe(self, requested: str) -> Mode:
         """The first mode in which the server returns a token."""
-        auto = [*([Mode.TOKENS] if self._tokenizer else []), Mode.CHAT, Mode.COMPLETIONS]
+        auto = [*([Mode.TOKENS] if self._tokenizer else []), Mode.CHAT]
         refusal: EngineError | None = None
         for mode in auto if requested == "auto" else [Mode(requested)]:
             ids = self._tokenizer.encode("Hi") if self._tokenizer else None
@@ -253,7 +234,7 @@ class EndpointEngine(Engine):
             if reply.status != 200 and not too_few_tokens(reply):
                 refusal = refusal or self._refusal(reply)
                 continue
-            choice = response.choice(reply.text)
+            choice, _ = response.choice(reply.text)
             if reply.status == 200 and not choice:  # LM Studio answers 200 to unknown paths
                 refusal = refusal or EngineError(f"{self.url} sent no answer of a model: {reply.complaint}")
                 continue
@@ -262,7 +243,7 @@ class EndpointEngine(Engine):
                 self.native_calls = await self._takes_tools(body, reply)
             if mode is not Mode.TOKENS or choice.get("token_ids"):
                 return mode
-            refusal = EngineUnavailable(f"{self.url} returns no token ids: use mode chat or completions")
+            refusal = EngineUnavailable(f"{self.url} returns no token ids: use mode chat")
         assert refusal is not None
         if self.models and self.model not in self.models:
             raise EngineUnavailable(f"{self.url} has no model {self.model!r}: {self._offer()}") from refusal
@@ -274,9 +255,9 @@ class EndpointEngine(Engine):
             reply = await self._try(Mode.CHAT, body | tool_calls.offer((tool_calls.NOOP,)))
         except EngineError:  # llama.cpp refuses tools with a server error
             return False
-        tokens = [response.prompt_tokens(each.text) for each in (without, reply)]
-        accepted = (reply.status == 200 and bool(response.choice(reply.text))) or too_few_tokens(reply)
-        return accepted and (None in tokens or tokens[0] != tokens[1])
+        (_, before), (choice, after) = response.choice(without.text), response.choice(reply.text)
+        accepted = (reply.status == 200 and bool(choice)) or too_few_tokens(reply)
+        return accepted and (None in (before, after) or before != after)
 
     async def _try(self, mode: Mode, body: dict[str, Any]) -> HttpResponse:
         """A request without streaming, repeated without the fields that the server refuses."""
@@ -374,7 +355,7 @@ def _plain(model: str) -> str:
 def _base(url: httpx2.URL) -> httpx2.URL:
     """The URL that paths are added to. The URL of a whole request is accepted, too."""
     path = url.path.rstrip("/")
-    for ending in (Mode.CHAT.path, Mode.COMPLETIONS.path, "models"):
+    for ending in (Mode.CHAT.path, Mode.TOKENS.path, "models"):
         if path.endswith(f"/{ending}"):
             return url.copy_with(path=path.removesuffix(f"/{ending}") or "/")
     return url.copy_with(path=path or "/v1")

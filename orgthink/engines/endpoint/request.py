@@ -55,8 +55,6 @@ class Mode(StrEnum):
 
     TOKENS = "tokens"
     """As ids, to `/completions`, which returns ids: vLLM and compatible servers."""
-    COMPLETIONS = "completions"
-    """As text, to `/completions`."""
     CHAT = "chat"
     """As turns, to `/chat/completions`: injected text becomes the next turn of the user."""
 
@@ -86,18 +84,15 @@ def request(
         "return_token_ids": True,
         "logprobs": True if mode is Mode.CHAT else 0,
     }
-    match mode:
-        case Mode.TOKENS:
-            # Tags may be special tokens; here they are text.
-            body |= {"prompt": context.token_ids, "skip_special_tokens": False, "spaces_between_special_tokens": False}
-        case Mode.COMPLETIONS:
-            body |= {"prompt": context.text, "stream_options": {"include_usage": True}}
-        case Mode.CHAT:
-            body["messages"] = [{"role": turn.role, "content": turn.content} for turn in context.turns]
-            body["stream_options"] = {"include_usage": True}
-            if tools and context.tools:
-                messages = tool_calls.messages(context.turns, context.thoughts, reasoning)
-                body |= {"messages": messages, **tool_calls.offer(context.tools)}
+    if mode is Mode.TOKENS:
+        # Tags may be special tokens; here they are text.
+        body |= {"prompt": context.token_ids, "skip_special_tokens": False, "spaces_between_special_tokens": False}
+    else:
+        body["messages"] = [{"role": turn.role, "content": turn.content} for turn in context.turns]
+        body["stream_options"] = {"include_usage": True}
+        if tools and context.tools:
+            messages = tool_calls.messages(context.turns, context.thoughts, reasoning)
+            body |= {"messages": messages, **tool_calls.offer(context.tools)}
     if sampling.seed is not None:
         body["seed"] = sampling.seed
     if keep_stops and sampling.stop:

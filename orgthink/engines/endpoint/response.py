@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from typing import TYPE_CHECKING, Any
 
 from orgthink.engines.endpoint.tool_calls import Fragment, calls_text
 from orgthink.engines.engine import Chunk, EngineError, FinishReason, StreamDropped
@@ -39,96 +37,6 @@ _FINISH = {
     "max_tokens": FinishReason.LENGTH,  # Anthropic
 }
 
-T = TypeVar("T")
-
-_Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
-_Many = Annotated[list[T], Field(fail_fast=True)]
-"""A list that is not checked further after its first error."""
-
-
-def _or_none(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
-    try:
-        return check(value)
-    except ValidationError:
-        return None
-
-
-_Optional = Annotated[T | None, WrapValidator(_or_none)]
-"""`None` if a server sends another form: the answer is readable without it."""
-
-
-class _Sent(BaseModel):
-    """JSON of a server. Nothing is converted: a number is not a text. Other members are ignored."""
-
-    model_config = ConfigDict(strict=True, frozen=True)
-
-
-class _Details(_Sent):
-    cached_tokens: _Optional[_Count] = None
-    reasoning_tokens: _Optional[_Count] = None
-
-
-class _Usage(_Sent):
-    """Counts of tokens, in the places where servers put them."""
-
-    prompt_tokens: _Optional[_Count] = None
-    completion_tokens: _Optional[_Count] = None
-    total_tokens: _Optional[_Count] = None
-    prompt_tokens_details: _Optional[_Details] = None
-    completion_tokens_details: _Optional[_Details] = None
-    prompt_cache_hit_tokens: _Optional[_Count] = None  # DeepSeek
-
-
-class _Function(_Sent):
-    name: str | None = None
-    arguments: Any = None
-
-
-class _Call(_Sent):
-    index: _Count | None = None
-    id: str | None = None
-    function: _Function = _Function()
-
-
-class _Delta(_Sent):
-    """The next part of a chat's reply."""
-
-    content: Any = None
-    refusal: _Optional[str] = None
-    tool_calls: _Many[_Call] | None = None
-    reasoning_content: Any = None
-    reasoning: Any = None
-
-
-class _Token(_Sent):
-    token: str
-    logprob: float | None = None
-
-
-class _Logprobs(_Sent):
-    """Tokens with their log-probabilities: `content` of a chat, the others of a completion."""
-
-    content: _Many[_Token] | None = None
-    tokens: _Many[str] = []
-    token_logprobs: _Many[float | None] = []
-
-
-class _Choice(_Sent):
-    """A part of an answer: `delta` of a chat, or `text` of a completion."""
-
-    delta: _Delta | None = None
-    text: str | None = None
-    logprobs: _Optional[_Logprobs] = None
-    token_ids: _Many[_Count] | None = None
-    finish_reason: str | None = None
-    stop_reason: Any = None
-
-
-class _Event(_Sent):
-    error: Any = None
-    usage: _Optional[_Usage] = None
-    choices: _Many[_Choice] | None = None
-
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
@@ -157,31 +65,37 @@ class StreamEvent:
 def event(data: str) -> StreamEvent:
     """Check and read an event; EngineError if it is malformed or reports a failure."""
     try:
-        sent = _parsed(data)
-    except ValueError as error:
+        sent = json.loads(data)
+        usage = sent.get("usage")
+        counts = {"tokens": _count(usage, "completion_tokens"), "billed": _billed(usage)}
+        if sent.get("error"):
+            failed = HttpResponse(_status(sent), data.encode("utf-8", "replace"))
+            raise (StreamDropped if failed.busy else EngineError)(f"the server failed: {failed.complaint}")
+        return _with_choice(sent["choices"][0], counts) if sent.get("choices") else StreamEvent(**counts)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise EngineError(f"the server sent an invalid event: {excerpt(data, 80)}") from error
-    if sent.error:
-        failed = HttpResponse(_status(sent), data.encode("utf-8", "replace"))
-        raise (StreamDropped if failed.busy else EngineError)(f"the server failed: {failed.complaint}")
-    usage, bill = (sent.usage or _Usage()).completion_tokens, _billed(sent.usage)
-    if not sent.choices:
-        return StreamEvent(tokens=usage, billed=bill)
-    choice, delta = sent.choices[0], sent.choices[0].delta or _Delta()
+
+
+def _with_choice(choice: dict[str, Any], counts: dict[str, Any]) -> StreamEvent:
+    """The event of a choice: `delta` of a chat, or `text` of a completion. Raises errors of wrong types."""
+    delta = choice.get("delta") or {}
     text, reasoning, member = _content(delta)
-    text = (choice.text or "") + text + (delta.refusal or "")
-    tokens, logprobs = _logprobs(choice.logprobs)
-    ids = choice.token_ids
+    refusal = delta.get("refusal")
+    text = _text(choice.get("text")) + text + (refusal if isinstance(refusal, str) else "")
+    tokens, logprobs = _logprobs(choice.get("logprobs"))
+    ids = choice.get("token_ids")
+    if ids is not None and not all(type(i) is int and 0 <= i < 2**31 for i in ids):
+        raise TypeError("an id is not a number")
     known = len(tokens) or len(ids or ())
     return StreamEvent(
         _cut(text, tokens, known) or ("",) * len(reasoning.split()),
         tuple(ids) if ids is not None and len(ids) == known else None,
         logprobs if tokens else None,
         _finish_reason(choice),
-        usage,
-        bill,
-        tuple(_fragment(call) for call in delta.tool_calls or ()),
-        reasoning,
-        member,
+        calls=tuple(map(_fragment, delta.get("tool_calls") or ())),
+        reasoning=reasoning,
+        reasoning_member=member,
+        **counts,
     )
 
 
@@ -189,8 +103,8 @@ def failure(data: str) -> HttpResponse | None:
     """A failure that the first event reports, as the response that it should have been; `None` without a status. Some
     servers answer 200 before they have begun."""
     try:
-        status = _status(_parsed(data))
-    except ValueError:
+        status = _status(json.loads(data))
+    except (ValueError, AttributeError, RecursionError):
         return None
     return HttpResponse(status, data.encode("utf-8", "replace")) if status else None
 
@@ -204,75 +118,70 @@ def models(body: str) -> dict[str, int | None]:
     return {name: length if type(length) is int and length > 0 else None for name, length in listed}
 
 
-def prompt_tokens(body: str) -> int | None:
-    """Tokens of the prompt in a response without streaming; `None` if unknown."""
+def choice(body: str) -> tuple[dict[str, Any], int | None]:
+    """The choice in a response without streaming, empty without one, and the tokens of the prompt, if known."""
     try:
-        return (_parsed(body).usage or _Usage()).prompt_tokens
-    except ValueError:
-        return None
+        sent = json.loads(body)
+        return dict(sent["choices"][0]), _count(sent.get("usage"), "prompt_tokens")
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+        return {}, None
 
 
-def choice(body: str) -> dict[str, Any]:
-    """The choice in a response without streaming; empty without one."""
-    try:
-        found = json.loads(body)["choices"][0]
-    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def _text(value: Any) -> str:
+    """A text. Some servers cut a character in two: half a surrogate pair becomes `?`."""
+    if not isinstance(value, str | None):
+        raise TypeError("not a text")
+    return (value or "").encode("utf-8", "replace").decode()
 
 
-def _parsed(text: str) -> _Event:
-    """ValueError for anything else. Some servers cut a character in two: half a surrogate pair becomes `?`."""
-    try:
-        return _Event.model_validate_json(text)
-    except ValidationError:
-        if "\\ud" not in text.lower():
-            raise
-    try:
-        whole = json.dumps(json.loads(text), ensure_ascii=False)
-    except RecursionError as error:
-        raise ValueError("nested too deep") from error
-    return _Event.model_validate_json(whole.encode("utf-8", "replace"))
+def _count(counts: Any, name: str) -> int | None:
+    """A count of tokens; `None` if there is no valid one."""
+    found = counts.get(name) if isinstance(counts, dict) else None
+    return found if type(found) is int and 0 <= found < 2**31 else None
 
 
-def _status(sent: _Event) -> int:
+def _status(sent: dict[str, Any]) -> int:
     """Status of the failure that an event reports; 0 without one. LiteLLM sends it as a text."""
-    code = str(sent.error.get("code")) if isinstance(sent.error, dict) else ""
+    error = sent.get("error")
+    code = str(error.get("code")) if isinstance(error, dict) else ""
     return int(code) if re.fullmatch(r"[45]\d\d", code, re.ASCII) else 0
 
 
-def _content(delta: _Delta) -> tuple[str, str, str]:
+def _content(delta: dict[str, Any]) -> tuple[str, str, str]:
     """Text, reasoning, and the member that holds the reasoning. Mistral sends both as parts of the content."""
-    content = delta.content
-    text, within = (content, "") if isinstance(content, str) else (_texts(content), "")
-    for part in content if isinstance(content, list) else ():
-        within += _texts(part.get("thinking")) if isinstance(part, dict) else ""
+    content = delta.get("content")
+    if isinstance(content, list):
+        text, within = _texts(content), "".join(_texts(part.get("thinking")) for part in content)
+    else:
+        text, within = _text(content), ""
     for member in ("reasoning_content", "reasoning"):
-        if isinstance(found := getattr(delta, member), str) and found:
-            return text, found, member
+        if isinstance(found := delta.get(member), str) and found:
+            return text, _text(found), member
     return text, within, ""
 
 
 def _texts(parts: Any) -> str:
     """The text parts of a content."""
-    parts = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-    texts = [part.get("text") for part in parts if part.get("type") == "text"]
-    return "".join(text for text in texts if isinstance(text, str))
+    texts = [part.get("text") for part in parts if part.get("type") == "text"] if isinstance(parts, list) else []
+    return "".join(map(_text, texts))
 
 
-def _fragment(call: _Call) -> Fragment:
-    given = call.function.arguments or ""
-    arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    return Fragment(call.index, call.id or None, call.function.name or "", arguments)
+def _fragment(call: dict[str, Any]) -> Fragment:
+    function, index = call.get("function") or {}, call.get("index")
+    given = function.get("arguments") or ""
+    arguments = _text(given if isinstance(given, str) else json.dumps(given, ensure_ascii=False))
+    if index is not None and type(index) is not int:
+        raise TypeError("an index is not a number")
+    return Fragment(index, _text(call.get("id")) or None, _text(function.get("name")), arguments)
 
 
-def _finish_reason(choice: _Choice) -> FinishReason | None:
+def _finish_reason(choice: dict[str, Any]) -> FinishReason | None:
     """Why the answer ends here; `None` if it continues. StreamDropped if the same request may be answered in full,
     RequestRefused if the server will not continue, as with content_filter."""
-    word = choice.finish_reason
+    word = _text(choice.get("finish_reason"))
     if not word:
         return None
-    if word == "stop" and isinstance(choice.stop_reason, str):  # of vLLM: a stop text, or the id of a token
+    if word == "stop" and isinstance(choice.get("stop_reason"), str):  # of vLLM: a stop text, or the id of a token
         return FinishReason.STOP
     if word in _FINISH:
         return _FINISH[word]
@@ -280,15 +189,17 @@ def _finish_reason(choice: _Choice) -> FinishReason | None:
     raise (StreamDropped if given_up else RequestRefused)(f"the server ended the answer: {excerpt(word)}")
 
 
-def _billed(usage: _Usage | None) -> Billed | None:
-    """The counts of a request; `None` without any."""
-    if usage is None or (usage.prompt_tokens is None and usage.completion_tokens is None):
+def _billed(usage: Any) -> Billed | None:
+    """The counts of a request, in the places where servers put them; `None` without any."""
+    prompt, output = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    if prompt is None and output is None:
         return None
-    prompt, output, details = usage.prompt_tokens, usage.completion_tokens, usage.prompt_tokens_details or _Details()
-    if prompt is not None and output is not None and usage.total_tokens is not None:
-        output = max(output, usage.total_tokens - prompt)  # xAI and Gemini count reasoning in the total only
-    cached = usage.prompt_cache_hit_tokens if details.cached_tokens is None else details.cached_tokens
-    return Billed(prompt, cached, output, (usage.completion_tokens_details or _Details()).reasoning_tokens)
+    total = _count(usage, "total_tokens")
+    if prompt is not None and output is not None and total is not None:
+        output = max(output, total - prompt)  # xAI and Gemini count reasoning in the total only
+    cached = _count(usage.get("prompt_tokens_details"), "cached_tokens")
+    cached = _count(usage, "prompt_cache_hit_tokens") if cached is None else cached  # DeepSeek
+    return Billed(prompt, cached, output, _count(usage.get("completion_tokens_details"), "reasoning_tokens"))
 
 
 def _cut(text: str, tokens: list[str], known: int) -> tuple[str, ...]:
@@ -299,15 +210,16 @@ def _cut(text: str, tokens: list[str], known: int) -> tuple[str, ...]:
     return tuple(tokens) if tokens and "".join(tokens) == text else ("",) * (known - 1) + (text,)
 
 
-def _logprobs(sent: _Logprobs | None) -> tuple[list[str], tuple[float, ...] | None]:
+def _logprobs(sent: Any) -> tuple[list[str], tuple[float, ...] | None]:
     """Texts and log-probabilities of the tokens of a chat or completion; `None` if a log-probability is invalid."""
-    if sent is None:
+    try:
+        if (content := sent.get("content")) is not None:
+            tokens, found = [_text(entry["token"]) for entry in content], [entry.get("logprob") for entry in content]
+        else:
+            tokens, found = list(map(_text, sent["tokens"])), sent["token_logprobs"]
+        logprobs = tuple(float(p) for p in found if type(p) in (int, float) and is_logprob(p))
+    except (AttributeError, KeyError, TypeError, OverflowError):
         return [], None
-    if sent.content is not None:
-        tokens, found = [entry.token for entry in sent.content], [entry.logprob for entry in sent.content]
-    else:
-        tokens, found = sent.tokens, sent.token_logprobs
-    logprobs = tuple(p for p in found if p is not None and is_logprob(p))
     return tokens, logprobs if len(logprobs) == len(tokens) == len(found) else None
 
 
