@@ -24,7 +24,7 @@ from papers.outcomes import Outcome
 from papers.systems import PAPERS, SEEDS, TRAININGS, Paper, System
 
 RUNS = Path("runs/papers")
-DEVELOPMENT = 40
+DEVELOPMENT = 30
 """Development problems on which temperatures are chosen."""
 
 

@@ -66,7 +66,7 @@ class Paper:
     """Tokens that an agent may sample."""
     capacity: int
     """Agents that may decode at once."""
-    n: int = 150
+    n: int = 100
     """Held-out problems."""
     roles: Mapping[str, RoleSpec] = field(default_factory=dict)
     """Members of a manager's pool."""
@@ -121,7 +121,6 @@ PAPERS = {
         },
         max_tokens=256,
         capacity=9,
-        n=120,
         roles=MEMBERS,
         renew=True,
     ),
