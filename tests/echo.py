@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orgthink.record.episode import Grade, Problem
-from orgthink.tasks.task import Solution, Split
+from orgthink.tasks.task import Solution, Split, Task
 
 LARGEST = 9
 """Numbers are from 0 to this."""
@@ -19,7 +19,7 @@ HELD_OUT = 9
 """Problems whose second number is this are of the test split."""
 
 
-class Echo:
+class Echo(Task):
     """Ninety problems for training, ten that are held out."""
 
     name = "echo"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.countdown import Countdown, CountdownSize
-from orgthink.tasks.task import Solution, Split
+from orgthink.tasks.task import Solution, Split, Task
 
 _SIZE = {"largest": 15, "given": 5, "targets": (10, 60), "held_out": 10, "guaranteed": 3}
 
@@ -16,7 +16,7 @@ SMALL = Countdown("countdown-small", CountdownSize(**_SIZE))
 ONE = Countdown("countdown-small-one", CountdownSize(**_SIZE, required=1), like="countdown-small")
 
 
-class Sums:
+class Sums(Task):
     """What two numbers are together; even first numbers are held out for `test`."""
 
     name = "sums"

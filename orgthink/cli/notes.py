@@ -13,7 +13,6 @@ from orgthink.evaluate.presets import preset_of, style_here
 from orgthink.record.episode import Episode, Status
 from orgthink.runtime.organization import Organization
 from orgthink.tasks import task_named
-from orgthink.tasks.task import convention_of
 from orgthink.util.terminal import show
 
 
@@ -32,7 +31,7 @@ def all_problems(plan: Evaluation) -> str | None:
 
 def by_convention(plan: Evaluation, n: int | None, samples: int | None, temperature: float | None) -> str | None:
     """What a benchmark's convention decides, because the user gave nothing, and that rows are missing."""
-    convention = convention_of(task_named(plan.task))
+    convention = task_named(plan.task).convention
     if convention is None:
         return None
     usual = [

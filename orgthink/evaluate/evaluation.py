@@ -26,7 +26,7 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization
 from orgthink.tasks import task_named
-from orgthink.tasks.task import Split, Task, convention_of
+from orgthink.tasks.task import Split, Task
 from orgthink.util.concurrency import run_all
 from orgthink.util.errors import UserError, pick, require_at_least
 from orgthink.util.settings import require_known
@@ -228,7 +228,7 @@ def resolve(plan: Evaluation) -> Resolved:
         for sample in range(plan.samples)
     ]
     task = task_named(plan.task)
-    if (convention := convention_of(task)) is not None:
+    if (convention := task.convention) is not None:
         plan = replace(plan, template=convention.template)
     return Resolved(plan, task, organizations, {each.id: each for each in planned})
 

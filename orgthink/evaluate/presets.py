@@ -15,7 +15,7 @@ from orgthink.organizations.prompts import STYLES, style_named
 from orgthink.record.episode import Sampling
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import task_named
-from orgthink.tasks.task import Split, convention_of
+from orgthink.tasks.task import Split
 from orgthink.util.errors import UserError, pick
 from orgthink.util.settings import require_known
 from orgthink.util.validation import typed
@@ -86,7 +86,7 @@ def attempts(
 ) -> Attempts:
     """The given values, else those by which others measure the task, else those of `Attempts`. UserError without such a
     task."""
-    convention = convention_of(task_named(task))
+    convention = task_named(task).convention
     usual = Attempts()
     if convention is not None:
         every = len(up_to(task, split, seed, convention.problems or EVERY)) if n is None else n

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orgthink.record.episode import Problem
-from orgthink.tasks.graded_by import GradedBy, Grader
-from orgthink.tasks.mixture import TaskMixture
-from orgthink.tasks.part import Part, part_of
+from orgthink.tasks.combined import GradedBy, Grader, Part, TaskMixture, part_of
 from orgthink.tasks.task import PlainTask, Solution, Split, Task, TaskFamily
 from orgthink.util.errors import UserError, pick, user_input
 from orgthink.util.references import is_reference, references
@@ -32,7 +30,7 @@ def _entry(found: Any) -> Any:
     """A task, a family, or a function; `None` for anything else."""
     found = made(found)
     if all(hasattr(found, name) for name in ("name", "problems", "grade")):
-        return found if hasattr(found, "solutions") or isinstance(found, type) else PlainTask(found)
+        return found if isinstance(found, type | Task) else PlainTask(found)
     return found if callable(found) else None
 
 
@@ -45,7 +43,7 @@ TASKS: Registry[Any] = Registry(
         "math": "orgthink.tasks.math:MATH",
         "verl": "orgthink.tasks.verl_data:VerlData",
         "parts": "orgthink.tasks.parts:PARTS",
-        "exact": "orgthink.tasks.graded_by:exact",
+        "exact": "orgthink.tasks.combined:exact",
         "strict": "orgthink.tasks.countdown:strict",
     },
     "an object or a class with name, problems and grade, a function from a file to a task, or a grader",

@@ -20,7 +20,7 @@ from typing import Any
 
 from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.expression import Expression, ExpressionError, parse
-from orgthink.tasks.task import Solution, Split
+from orgthink.tasks.task import Solution, Split, Task
 from orgthink.tasks.written import pieces, readings
 
 OPERATORS = "+-*/"
@@ -155,7 +155,7 @@ def _qualifying(size: CountdownSize, numbers: tuple[int, ...]) -> tuple[int, ...
     return tuple(sorted(t for t, n in found.items() if low <= t <= high and n >= size.required and t not in numbers))
 
 
-class Countdown:
+class Countdown(Task):
     """`countdown` (paper size), `countdown-mini` and its single-solution form, by their sizes."""
 
     def __init__(self, name: str, size: CountdownSize, like: str | None = None) -> None:

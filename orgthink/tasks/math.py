@@ -15,17 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from orgthink.record.episode import Grade, Problem
-from orgthink.tasks.from_file import repeated, require_file
 from orgthink.tasks.math_guard import extract, is_same, normal_form, written
 from orgthink.tasks.math_verifier import require_math_verify
-from orgthink.tasks.task import Solution, Split
+from orgthink.tasks.task import Solution, Split, Task, repeated, require_file
 from orgthink.util.errors import UserError
 from orgthink.util.tabular import read_rows
 
 _INSTRUCTION = "Write only the final result in the answer."
 
 
-class Math:
+class Math(Task):
     """`math:FILE`. Grading needs no file, because the problem contains its answer."""
 
     name = "math"

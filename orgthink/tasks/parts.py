@@ -20,8 +20,7 @@ from dataclasses import dataclass, fields
 from string import ascii_lowercase
 
 from orgthink.record.episode import Grade, Problem
-from orgthink.tasks.family import member_name, read_member
-from orgthink.tasks.task import Solution, Split, in_split
+from orgthink.tasks.task import Solution, Split, Task, in_split, member_name, read_member
 from orgthink.util.errors import UserError, pick, user_input
 
 _FACTORS = "379"
@@ -65,7 +64,7 @@ Line = list[str]
 """A part: what it starts with, then an operator and an operand for each step."""
 
 
-class PartsTask:
+class PartsTask(Task):
     """One kind of problems. A fifth of them, by a hash of their operations, is held out for `test` in all kinds."""
 
     def __init__(self, kind: str, shape: Shape, name: str) -> None:

@@ -17,8 +17,7 @@ from typing import Any
 
 from orgthink.grammar.solution import boxed
 from orgthink.record.episode import Grade, Problem
-from orgthink.tasks.from_file import repeated, require_file
-from orgthink.tasks.task import Solution, Split, in_split
+from orgthink.tasks.task import Solution, Split, Task, in_split, repeated, require_file
 from orgthink.tasks.written import readings
 from orgthink.util.errors import UserError
 from orgthink.util.tabular import read_rows
@@ -50,7 +49,7 @@ INSTRUCTION = (
 )
 
 
-class Sudoku:
+class Sudoku(Task):
     """A fifth of the puzzles, by a hash of their clues, is held out for `test`. A file is its own split."""
 
     def __init__(

@@ -1,13 +1,19 @@
-"""The protocol of tasks: problems, an exact grader, and the solutions in an answer."""
+"""The base class of tasks, and what tasks share: splits, streams of problems, names of families."""
 
 from __future__ import annotations
 
+import json
+import random
 import zlib
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
+from urllib.parse import quote, unquote
 
+from orgthink.grammar.strict_json import DEPTH, is_shallow
 from orgthink.record.episode import Grade, Problem
+from orgthink.util.errors import UserError
 
 Split = Literal["train", "test"]
 """`test` problems are held out: their targets do not occur in `train`."""
@@ -35,38 +41,60 @@ class Solution:
     text: str
     """As it was written, trimmed."""
     unit: str = ""
-    """Of its value, in one spelling. Two units are two votes; one without a unit counts for the more frequent."""
+    """Unit of its value. Two units are two votes; a vote without a unit counts for the more frequent one."""
 
 
-class Task(Protocol):
-    """Problems and their grader, which is exact and total: any text gets a grade without an exception."""
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """How a task is measured in publications, so that numbers can be compared."""
+
+    samples: int
+    """k: attempts at a problem; the score is avg@k."""
+    temperature: float
+    """Sampling temperature."""
+    template: str
+    """Name of the template that asks for the form of the answer."""
+    problems: int | None = None
+    """Number of different problems; `None`: all."""
+    published: int | None = None
+    """Problems of the whole set, where that is known."""
+
+
+class Task:
+    """Problems and their grader. A task needs `name`, `problems` and `grade`; the rest has defaults."""
 
     name: str
+    convention: Convention | None = None
+    """How publications measure the task; `None` without a convention."""
+    tasks: Mapping[str, Task] = {}
+    """Tasks of its problems by name, where they belong to other tasks, as in a file collected from several."""
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
-        """An endless stream of problems, possibly with repetitions, determined by split and seed."""
-        ...
+        """A stream of problems, determined by split and seed, possibly with repetitions; endless for training."""
+        raise NotImplementedError
 
     def grade(self, problem: Problem, answer: str) -> Grade:
-        """Grade the text of an answer. The text is parsed, never evaluated."""
-        ...
+        """Grade the text of an answer: exact and total. The text is parsed, never evaluated."""
+        raise NotImplementedError
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
-        """The solutions in an answer, in order: one for an ordinary question."""
-        ...
-
-
-class PlainTask:
-    """A task with only a name, problems and a grader: an answer is one solution."""
-
-    def __init__(self, task: Any) -> None:
-        self.name: str = task.name
-        self.problems, self.grade = task.problems, task.grade
-        self.task = task
-
-    def solutions(self, problem: Problem, answer: str) -> list[Solution]:
+        """The solutions in an answer, in order; by default its text is one."""
         text = answer.strip()
         return [Solution(text, text)] if text else []
+
+    def fits(self, data: Mapping[str, Any]) -> bool:
+        """Whether these can be the data of its problems, in a row of a foreign file."""
+        return True
+
+
+class PlainTask(Task):
+    """A task from an object with a name, problems and a grader that does not derive from `Task`."""
+
+    def __init__(self, task: Any) -> None:
+        self.task = task
+        for name in ("name", "problems", "grade", "solutions", "fits", "convention", "tasks", "of_file"):
+            if hasattr(task, name):
+                setattr(self, name, getattr(task, name))
 
 
 @runtime_checkable
@@ -78,53 +106,71 @@ class TaskFamily(Protocol):
         ...
 
     def lines(self, member: str) -> Iterator[str]:
-        """What `orgthink list FAMILY:MEMBER` prints; of an empty name or `*` all members."""
+        """The lines of `orgthink list FAMILY:MEMBER`; all members for an empty name or `*`."""
         ...
 
 
-@runtime_checkable
-class Collected(Protocol):
-    """A task with problems of other tasks, such as a file that was collected from several."""
+def read_member(family: str, text: str) -> tuple[str, dict[str, Any]]:
+    """The parts of `MEMBER?SETTING=VALUE&SETTING=VALUE`; values are JSON, or else text. UserError for anything else.
 
-    tasks: Mapping[str, Task]
-    """The tasks of its problems, by name."""
-
-
-@runtime_checkable
-class Checked(Protocol):
-    """A task that knows its data again, in a row of somebody else."""
-
-    def fits(self, data: Mapping[str, Any]) -> bool:
-        """Whether these can be the data of its problems: the grader is total and exact with them."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Convention:
-    """How others measure a task, so that numbers can be compared."""
-
-    samples: int
-    """k: attempts at a problem; the score is avg@k."""
-    temperature: float
-    """Of the sampling."""
-    template: str
-    """What asks for the form of the answer, by its name."""
-    problems: int | None = None
-    """How many different problems; `None`: all."""
-    published: int | None = None
-    """Problems of the whole set, where that is known."""
+    Signs that join tasks or settings are written as in URLs: `%2B` for `+`, `%26` for `&`, `%23` for `#`.
+    """
+    member, _, rest = text.partition("?")
+    found: dict[str, Any] = {}
+    for part in rest.split("&") if rest else ():
+        setting, equals, value = part.partition("=")
+        if not equals or not setting or setting in found:
+            raise UserError(f"{family}:{member} takes settings as SETTING=VALUE behind a ?, joined by &, each once")
+        try:
+            found[setting] = json.loads(unquote(value))
+        except (ValueError, RecursionError):
+            found[setting] = unquote(value)
+    return member, found
 
 
-@runtime_checkable
-class Conventional(Protocol):
-    """A task that others measure, too."""
+def member_name(family: str, member: str, settings: Mapping[str, Any]) -> str:
+    """The name of a member with settings, independent of their order and spelling."""
 
-    @property
-    def convention(self) -> Convention | None:
-        """How they do; `None` where its parts differ."""
-        ...
+    def written(value: Any) -> str:
+        text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+        return quote(text, safe='[]{}",.:')
+
+    given = "&".join(f"{setting}={written(value)}" for setting, value in sorted(settings.items()))
+    return f"{family}:{member}" + (f"?{given}" if given else "")
 
 
-def convention_of(task: Task) -> Convention | None:
-    """How others measure a task; `None` if there is no such convention."""
-    return task.convention if isinstance(task, Conventional) else None
+def endless(task: Task, seed: int) -> Iterator[Problem]:
+    """The training problems of a task. UserError where the stream ends, which only an evaluation allows."""
+    count = 0
+    for problem in task.problems("train", seed):
+        yield problem
+        count += 1
+    raise UserError(f"{task.name} ends after {count} train problems: training needs an endless stream from problems()")
+
+
+def repeated(rows: Sequence[Problem], name: str, seed: int) -> Iterator[Problem]:
+    """An endless stream of the problems, in a new order on each pass and for each seed."""
+    rng = random.Random(f"{name} {seed}")
+    while True:
+        yield from rng.sample(rows, len(rows))
+
+
+class MissingFile(UserError):
+    """A file of problems does not exist."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(f"no file of problems at {file}")
+        self.file = file
+
+
+def require_file(file: Path) -> None:
+    """MissingFile if the file does not exist."""
+    if not file.is_file():
+        raise MissingFile(file)
+
+
+def require_shallow(problem: Problem, place: str) -> Problem:
+    """The problem of a row. UserError if its data nest so deep that no record of it could be read again."""
+    if not is_shallow(problem.data):
+        raise UserError(f"{place}: its data nest too deep: at most {DEPTH} levels")
+    return problem

@@ -16,9 +16,8 @@ from typing import Any, TypeVar
 from orgthink.record.episode import Grade, Message, Problem
 from orgthink.record.integrity import MOST_REQUIRED
 from orgthink.tasks import TASKS
-from orgthink.tasks.from_file import repeated, require_file, require_shallow
 from orgthink.tasks.math import MATH
-from orgthink.tasks.task import Checked, Solution, Split, Task
+from orgthink.tasks.task import Solution, Split, Task, repeated, require_file, require_shallow
 from orgthink.util.errors import UserError
 from orgthink.util.references import references
 from orgthink.util.tabular import read_rows
@@ -57,7 +56,7 @@ INSTRUCTIONS = (
 """Instructions around a question in GSM8K, MATH and DAPO. They are removed: each organization has its own prompt."""
 
 
-class VerlData:
+class VerlData(Task):
     """`verl:FILE`. Each problem is graded by its own task."""
 
     name = "verl"
@@ -78,7 +77,7 @@ class VerlData:
             if not hasattr(self.tasks.get(problem.task), "grade"):
                 raise UserError(f"{place}: orgthink has no task {problem.task} to grade it")
             task = self.tasks[problem.task]
-            if isinstance(task, Checked) and not task.fits(problem.data):
+            if not task.fits(problem.data):
                 raise UserError(f"{place}: its ground truth is none of {problem.task}")
             if problem.id.encode(errors="replace").decode() != problem.id:
                 raise UserError(f"{place}: its id has half of a surrogate pair, which no file can hold")

@@ -21,7 +21,7 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization
 from orgthink.tasks import task_named
-from orgthink.tasks.endless import endless
+from orgthink.tasks.task import endless
 from orgthink.util.concurrency import run_all
 from orgthink.util.errors import UserError, require_at_least
 

@@ -15,7 +15,7 @@ from terse import TERSE
 
 from orgthink.cli import main
 from orgthink.tasks import task_named
-from orgthink.tasks.mixture import TaskMixture
+from orgthink.tasks.combined import TaskMixture
 from orgthink.tasks.sudoku import SUDOKU
 from orgthink.util.errors import UserError
 
@@ -87,7 +87,7 @@ def test_names_and_files(tmp_path):
         ("suduko+countdown", "did you mean sudoku?"),
         ("sudoku+", "unknown task ''"),
         ("sudoku+math+sudoku", "names a task twice"),
-        ("sudoku+countdown:file", "unknown task with a file 'countdown'"),
+        ("sudoku+countdown:file", "the task countdown takes no file"),
         ("math:file+sudoku", "no file of problems at file"),
     ],
 )

@@ -16,7 +16,7 @@ from orgthink.cli import main
 from orgthink.evaluate.evaluation import distinct
 from orgthink.record.episode import Problem
 from orgthink.tasks import task_named
-from orgthink.tasks.part import MAX_PARTS, Part
+from orgthink.tasks.combined import MAX_PARTS, Part
 from orgthink.tasks.sudoku import SUDOKU
 from orgthink.tasks.task import Split
 from orgthink.util.errors import UserError

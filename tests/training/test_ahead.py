@@ -35,7 +35,7 @@ from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks import TASKS
-from orgthink.tasks.task import Split
+from orgthink.tasks.task import Split, Task
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.checkpoint import load_state
@@ -77,7 +77,7 @@ class Refused(Talk):
         return answer
 
 
-class Numbers:
+class Numbers(Task):
     """Problems without end, or the same few again and again."""
 
     name = "numbers"

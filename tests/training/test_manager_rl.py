@@ -44,7 +44,7 @@ from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks import TASKS
-from orgthink.tasks.task import Split
+from orgthink.tasks.task import Split, Task
 from orgthink.training import checkpoint
 from orgthink.training import rollout as frozen
 from orgthink.training.backend import EmbeddedBackend
@@ -85,7 +85,7 @@ class Led(Organization):
         return said + await manager.complete()
 
 
-class Coin:
+class Coin(Task):
     """Problems whose answers are right by luck; every other one is right or wrong whatever is said."""
 
     name = "coin"

@@ -27,7 +27,7 @@ from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks import TASKS
-from orgthink.tasks.task import Solution, Split
+from orgthink.tasks.task import Solution, Split, Task
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.episodes import Episodes
 from orgthink.training.rl import train_policy
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("tiny_policy")
 
 
 @dataclass
-class Clumsy:
+class Clumsy(Task):
     """A grader with a bug at the answers to some problems. It knows the threads in which it worked."""
 
     bad: int = 0

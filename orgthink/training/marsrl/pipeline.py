@@ -26,7 +26,7 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import task_named
-from orgthink.tasks.endless import endless
+from orgthink.tasks.task import endless
 from orgthink.training.checkpoint import load_state, save_state
 from orgthink.training.marsrl.chain import (
     FinishedGroup,

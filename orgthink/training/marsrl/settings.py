@@ -12,7 +12,7 @@ from orgthink.record.episode import Episode, StopReason
 from orgthink.rewards import REWARDS, RoleReward
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.tasks import task_named
-from orgthink.tasks.endless import endless
+from orgthink.tasks.task import endless
 from orgthink.training.marsrl.chain import FinishedGroup, Rules, finished_in_step
 from orgthink.training.marsrl.rollout import ROLES, STREAMS, MarsRollout, role_of
 from orgthink.training.metrics import mean

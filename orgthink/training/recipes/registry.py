@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from orgthink.engines import shipped
 from orgthink.models.trainable import resolve_device
 from orgthink.record.folder import RunFolder
-from orgthink.tasks.from_file import MissingFile
+from orgthink.tasks.task import MissingFile
 from orgthink.training.recipes.adjust import put
 from orgthink.training.recipes.jobs import Job, Reinforced, Report
 from orgthink.util.errors import UserError

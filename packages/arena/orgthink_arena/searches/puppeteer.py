@@ -28,7 +28,7 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_main
 from orgthink.runtime.session import Session
 from orgthink.tasks import task_named
-from orgthink.tasks.endless import endless
+from orgthink.tasks.task import endless
 from orgthink.training import checkpoint
 from orgthink.training.interrupt import interrupt
 from orgthink.training.recipes.jobs import Report

@@ -16,8 +16,7 @@ from itertools import count
 from typing import Any
 
 from orgthink.record.episode import Grade, Problem
-from orgthink.tasks.family import member_name, read_member
-from orgthink.tasks.task import Solution, Split
+from orgthink.tasks.task import Solution, Split, Task, member_name, read_member
 from orgthink.util.errors import UserError, pick
 from orgthink.util.isolated import IsolatedProcess, ProcessEnded
 from orgthink_arena.tasks.gym_process import MAKING
@@ -87,7 +86,7 @@ def _version() -> str:
         raise UserError("tasks of reasoning-gym need it: pip install 'orgthink[gym]'") from None
 
 
-class Gym:
+class Gym(Task):
     """One name of reasoning-gym with settings."""
 
     def __init__(self, text: str) -> None:

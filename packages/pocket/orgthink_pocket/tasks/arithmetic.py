@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orgthink.record.episode import Grade, Problem
-from orgthink.tasks.task import Solution, Split, in_split
+from orgthink.tasks.task import Solution, Split, Task, in_split
 
 LARGEST = 399
 """Largest value of any part of an expression; none is below 0."""
@@ -28,7 +28,7 @@ Part = tuple[list[str], int, str]
 """Tokens of a sub-expression, its value, and its outermost operator; empty for a number."""
 
 
-class Arithmetic:
+class Arithmetic(Task):
     """A fifth of the expressions, by a hash of their text, is held out for `test`."""
 
     name = "arithmetic-mini"

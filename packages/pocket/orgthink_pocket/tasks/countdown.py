@@ -12,7 +12,7 @@ from typing import Any
 
 from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.countdown import Countdown, CountdownSize
-from orgthink.tasks.task import Solution, Split
+from orgthink.tasks.task import Solution, Split, Task
 
 
 class CountdownMini(Countdown):
@@ -37,7 +37,7 @@ COUNTDOWN_MINI_SINGLE = Countdown(
 """One expression of five numbers up to 15 that makes a target."""
 
 
-class CountdownSeveral:
+class CountdownSeveral(Task):
     """`count` countdowns with different targets; the answer has a solution of each, in any order."""
 
     def __init__(self, name: str, single: Countdown, count: int) -> None:

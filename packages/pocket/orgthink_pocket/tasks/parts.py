@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orgthink.record.episode import Grade, Problem
-from orgthink.tasks.task import Solution, Split, in_split
+from orgthink.tasks.task import Solution, Split, Task, in_split
 from orgthink_pocket.tasks.arithmetic import LARGEST, expression
 from orgthink_pocket.tasks.steps import steps
 
@@ -28,7 +28,7 @@ CHAINED = 0.5
 """Share of chains."""
 
 
-class PartsMini:
+class PartsMini(Task):
     """Half of the problems are chains. A fifth of the problems, by a hash of their text, is held out for `test`."""
 
     name = "parts-mini"

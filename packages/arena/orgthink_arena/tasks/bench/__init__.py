@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from orgthink.tasks.family import member_name, read_member
+from orgthink.tasks.task import member_name, read_member
 from orgthink.util.references import split_reference
 from orgthink.util.registry import Registry
 from orgthink_arena.tasks.bench.benchmark import (

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from orgthink.tasks.from_file import MissingFile
+from orgthink.tasks.task import MissingFile
 from orgthink.util.errors import UserError
 from orgthink.util.tabular import read_rows
 from orgthink.util.terminal import show

@@ -11,14 +11,13 @@ from functools import cached_property
 from pathlib import Path
 
 from orgthink.record.episode import Grade, Problem
-from orgthink.tasks.from_file import require_shallow
-from orgthink.tasks.task import Convention, Solution, Split
+from orgthink.tasks.task import Convention, Solution, Split, Task, require_shallow
 from orgthink.util.errors import UserError
 from orgthink_arena.tasks.bench.benchmark import Benchmark, BenchmarkRow
 from orgthink_arena.tasks.bench.rows import renamed, rows_of
 
 
-class BenchmarkTask:
+class BenchmarkTask(Task):
     """`bench:NAME`. Grading needs no rows, because a problem holds its answer."""
 
     def __init__(self, benchmark: Benchmark, name: str, file: Path | None = None) -> None:
