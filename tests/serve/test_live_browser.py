@@ -13,7 +13,6 @@ from typing import Any
 import httpx2
 import pytest
 from browser import Page, start_chromium
-from sample import HOSTILE
 
 pytest.importorskip("uvicorn")
 from serve.test_serve import Server, organizer, serving
@@ -162,29 +161,6 @@ def drawn(page: Page) -> list[str]:
     return page.js("return [...document.querySelectorAll('#lanes, #context, .agents, .facts')].map(n => n.outerHTML)")
 
 
-def test_keys_walk_through_the_list(driver, tmp_path):
-    with running(driver, tmp_path) as (_, url, _end):
-        for n in range(3):
-            ask(url, f"question {n}: How many?").join()
-        page = Page(driver, url)
-        page.open()
-        page.wait(lambda: page.all("h2") and "question 2" in page.text("h2"))
-        page.press("ARROW_RIGHT")
-        page.wait(lambda: "question 1" in page.text("h2"))
-        page.js("document.querySelector('#list').focus()")
-        page.one("#list").send_keys("\ue015")  # an arrow down
-        page.wait(lambda: "question 0" in page.text("h2"))
-        assert page.text('.row[aria-selected="true"] .what').startswith("question 0")
-        assert page.one("#list").get_attribute("aria-activedescendant") == "row-2"
-        page.press("ARROW_LEFT")
-        page.wait(lambda: "question 1" in page.text("h2"))
-        address = page.js("return location.hash")
-        page.open()
-        page.wait(lambda: page.all("h2") and "question 2" in page.text("h2"))
-        page.js("location.hash = arguments[0]", address)
-        page.wait(lambda: "question 1" in page.text("h2"))
-
-
 def test_the_key_is_asked_for_and_forgotten_with_the_tab(driver, tmp_path):
     with running(driver, tmp_path, key="sesame-open") as (_, url, _end):
         ask(url, key="sesame-open").join()
@@ -212,49 +188,6 @@ def test_the_key_is_asked_for_and_forgotten_with_the_tab(driver, tmp_path):
         assert page.js("return sessionStorage.length") == 0
         driver.refresh()
         page.wait(lambda: page.one("#login").is_displayed())
-
-
-def test_text_is_never_markup(driver, tmp_path):
-    def hostile(text: str) -> str:
-        return f"{HOSTILE} <ANSWER>{HOSTILE}</ANSWER>"
-
-    with running(driver, tmp_path, hostile) as (_, url, _end):
-        ask(url, HOSTILE, "sequential-rule").join()
-        page = Page(driver, url)
-        page.open()
-        page.wait(lambda: page.all("#answer"))
-        assert HOSTILE.split()[0] in page.text("#answer") and page.text(".row .what").startswith("<img src=x")
-        assert page.all("img, iframe, object, svg script, #episode script") == []
-        loaded = page.js(
-            "return performance.getEntriesByType('resource').map(r => new URL(r.name).pathname.split('/')[1])"
-        )
-        assert set(loaded) == {"rows"}
-
-
-def test_only_the_pages_own_script_may_run(driver, tmp_path):
-    with running(driver, tmp_path) as (_, url, _end):
-        page = Page(driver, url)
-        page.open()
-        page.wait(lambda: page.text("#episode") == "No episode yet.")
-        page.js("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.pwned=1\">')")
-        page.js("const s = document.createElement('script'); s.textContent = 'window.pwned=1'; document.body.append(s)")
-        page.js("fetch('http://127.0.0.1:9/').catch(() => {})")
-        page.wait(lambda: len(driver.get_log("browser")) > 0)
-        assert page.js("return window.pwned") is None
-
-
-def test_a_server_that_is_gone_is_named(driver, tmp_path):
-    with running(driver, tmp_path) as (_, url, end):
-        ask(url).join()
-        page = Page(driver, url)
-        page.open()
-        page.wait(lambda: page.texts("#answer") == ["three"])
-        end()
-        page.wait(lambda: "does not answer" in page.text("#trouble"))
-        assert page.texts("#answer") == ["three"], "what was loaded stays"
-        driver.get("about:blank")
-        log = [line["message"] for line in driver.get_log("browser")]
-        assert log and all("CONNECTION_REFUSED" in line for line in log)
 
 
 @pytest.mark.parametrize(
