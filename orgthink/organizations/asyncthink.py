@@ -15,8 +15,7 @@ from orgthink.organizations.forms import CallForm, Form, TagForm
 from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.worker_tools import WorkerTools
 from orgthink.record.episode import Message, Problem, StopReason
-from orgthink.runtime.agent import Agent, Work
-from orgthink.runtime.approval import editable_text
+from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.organization import Organization, fork_organization
 from orgthink.runtime.session import Session
@@ -145,21 +144,13 @@ class _Organized:
         return form.ending(self.problem)
 
     def _fork(self, parent: Agent, fork: Fork) -> Agent:
-        """Set a new worker to its sub-query, which an approver may edit before. Where the budget is deep enough, it
-        may have workers of its own."""
+        """Start a new worker on its sub-query. Where the budget is deep enough, it may have workers of its own."""
         query = fork.query.strip()
         if self.settings.worker is not None:
             return fork_organization(self.session, parent, fork.key, self.settings.worker, query, self._context)
 
-        def worker(query: str) -> Agent:
-            return self.agent("worker", forks=parent.account.depth > 1, query=query)
-
-        def amend(child: Agent, query: str) -> Work:
-            child.become(worker(query))
-            return self.done
-
-        child = worker(query)
-        self.session.fork(parent, fork.key, child, self.done, editable=editable_text("query", query, amend))
+        child = self.agent("worker", forks=parent.account.depth > 1, query=query)
+        self.session.fork(parent, fork.key, child, self.done, arguments={"query": query})
         return child
 
     def agent(self, role: str, *, forks: bool, **values: str) -> Agent:

@@ -16,7 +16,8 @@ from orgthink.record.episode import FormatError
 from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.budget import BudgetExhausted
 from orgthink.tools.faults import Faults
-from orgthink.tools.tool import Desk, Tool, editable_call, paid_work, response_of
+from orgthink.tools.schema import json_values
+from orgthink.tools.tool import Desk, Tool, paid_work, response_of
 from orgthink.util.errors import nearest
 
 _NAME_CHARACTERS = 64
@@ -138,10 +139,10 @@ class Rounds:
                 agent.spend(tool.cost)
 
         work = paid_work(tool, order.arguments, self.desk) if fault is None else made_to_fail
-        editable = editable_call(tool, order.arguments, self.desk) if fault is None else None
+        shown = json_values(order.arguments)
         try:
             self.manager.account.require_left("cost", promised=promised if tool.cost else 0)
-            session.fork(self.manager, order.key, agent, work, seconds=self.seconds, editable=editable)
+            session.fork(self.manager, order.key, agent, work, seconds=self.seconds, arguments=shown)
         except BudgetExhausted as error:
             return Response(tool.name, CallStatus.EXEC_ERR, str(error))
         return order

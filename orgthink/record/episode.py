@@ -218,8 +218,6 @@ class Decision(StrEnum):
 
     ALLOWED = "allowed"
     """It was made as it was meant."""
-    EDITED = "edited"
-    """It was made with other arguments."""
     DENIED = "denied"
     """It was not made."""
     UNANSWERED = "unanswered"
@@ -234,8 +232,6 @@ class Approval:
     """Which."""
     arguments: dict[str, Any]
     """What the call was meant to do: the sub-query, or a tool's arguments; JSON values."""
-    edited: dict[str, Any] | None = None
-    """What it did instead, all of it; `None` unless it was edited."""
     reason: str = ""
     """One line, if the approver gave one."""
     start: float = 0.0

@@ -1,7 +1,7 @@
 """What organizations are written in, and what runs them."""
 
 from orgthink.runtime.agent import Agent, Backing, Result
-from orgthink.runtime.approval import Allow, Approve, Deny, Edit, PendingCall
+from orgthink.runtime.approval import Allow, Approve, Deny, PendingCall
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import BudgetExhausted, Limits
 from orgthink.runtime.organization import Organization
@@ -15,7 +15,6 @@ __all__ = [
     "Backing",
     "BudgetExhausted",
     "Deny",
-    "Edit",
     "Failure",
     "Limits",
     "Organization",

@@ -38,8 +38,6 @@ class GrowingContext:
         """Why it stopped; `None` while it may go on."""
         self._clock, self._watch = clock, watch
         self._act_by(backing)
-        self._edited = False
-        """Whether somebody edited its prompt."""
         self._context = Context(messages, list(spans), tools)
         if backing is not None and not self._context.spans:
             self._context.spans.append(backing.engine.prompt(messages))
@@ -137,9 +135,8 @@ class GrowingContext:
         tokens = likely_tokens(prompt.text) if unknown else prompt.tokens
         return limit is None or tokens + min(self._backing.sampling.max_tokens, limit // 4) <= limit
 
-    def reprompt(self, messages: tuple[Message, ...], *, edited: bool = False) -> None:
+    def reprompt(self, messages: tuple[Message, ...]) -> None:
         """Put another prompt in place of one that its model has not read. `edited`: somebody wrote it, and means it."""
-        self._edited = edited
         assert self._backing is not None and not self._context.begun, "its model has begun"
         self._context = Context(messages, [self._backing.engine.prompt(messages)], self._context.tools)
         self.stop = None

@@ -145,9 +145,9 @@ class Decoder(GrowingContext):
         """Like `complete`, for a new agent whose prompt may be too long for its model.
 
         `prompts(share)` is the prompt with a share of what may be cut from it; the share is halved until the prompt
-        leaves room for a reply. A prompt that somebody has edited stays as it is. Raises EngineError.
+        leaves room for a reply.  Raises EngineError.
         """
-        share = _LEAST_SHARE if self._edited else 1.0
+        share = 1.0
         while True:
             try:
                 if not self._has_room and share > _LEAST_SHARE:
@@ -159,8 +159,8 @@ class Decoder(GrowingContext):
                 share /= 2
                 self.reprompt(prompts(share))
 
-    def reprompt(self, messages: tuple[Message, ...], *, edited: bool = False) -> None:
-        super().reprompt(messages, edited=edited)
+    def reprompt(self, messages: tuple[Message, ...]) -> None:
+        super().reprompt(messages)
         self.error = self.error_kind = self.exhausted = None
 
     def resume(self) -> None:

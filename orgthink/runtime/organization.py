@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 
 from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.record.episode import Episode, Problem
-from orgthink.runtime.agent import Agent, Work
-from orgthink.runtime.approval import editable_text
+from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
 
 Measure = Callable[[Episode], float | None]
@@ -73,22 +72,18 @@ def fork_organization(
     context: str = "",
     seconds: float | None = None,
 ) -> Agent:
-    """Fork an agent in whose place an organization works on a sub-query; an approver may edit the query first.
+    """Fork an agent in whose place an organization works on a sub-query.
 
     `context` precedes the sub-query, `seconds` is the deadline. The agent is joined and ended like any other. It is the
     root of the organization, so one record holds both, and limits, measures and approvals apply at all levels.
     """
 
-    def works_on(query: str) -> Work:
-        async def work(agent: Agent) -> str | None:
-            problem = sub_problem(session.problem, query, context)
-            return await organization.run(problem, session.nested(agent, problem))
-
-        return work
+    async def work(agent: Agent) -> str | None:
+        problem = sub_problem(session.problem, query, context)
+        return await organization.run(problem, session.nested(agent, problem))
 
     agent = session.stand_in(organization.name)
-    editable = editable_text("query", query, lambda agent, query: works_on(query))
-    session.fork(parent, key, agent, works_on(query), seconds=seconds, editable=editable)
+    session.fork(parent, key, agent, work, seconds=seconds, arguments={"query": query})
     return agent
 
 

@@ -32,7 +32,7 @@ from orgthink.record.episode import (
     Trace,
 )
 from orgthink.runtime.agent import Agent, Result, Watcher, Work
-from orgthink.runtime.approval import Approve, Approver, Editable
+from orgthink.runtime.approval import Approve, Approver
 from orgthink.runtime.budget import FORKS, BudgetExhausted, Limits
 from orgthink.runtime.context import Backing
 from orgthink.runtime.deadline import DeadlineMissed, end, within
@@ -216,14 +216,13 @@ class Session:
         work: Work,
         budget: Mapping[str, float] | None = None,
         seconds: float | None = None,
-        editable: Editable | None = None,
+        arguments: Mapping[str, Any] | None = None,
     ) -> None:
         """Let `child` do `work` beside its parent, which may join it by the key. The key must be free.
 
         Its budget is what is left of the parent's, or `budget` within that: amounts of tokens, turns, cost and forks.
         BudgetExhausted if the budget forbids the fork, or leaves a child that decodes no tokens or turns. Its deadline
-        is `seconds` from its start, or that of the limits. An approver sees and edits what `editable` says, or else the
-        child's prompt.
+        is `seconds` from its start, or that of the limits. An approver sees `arguments`, or else the child's prompt.
         """
         root = self.agents[:1]
         assert parent.parent or parent in root, f"{parent.id} is neither the root nor forked"
@@ -241,7 +240,7 @@ class Session:
         parent.edges.append(Edge(EdgeKind.FORK, key, child.id, parent.steps))
         self.agents.append(child)
         self._watch("fork", parent, key)
-        task = self._tasks.create_task(self._begin(child, work, seconds, editable))
+        task = self._tasks.create_task(self._begin(child, work, seconds, arguments))
         self._forks[parent.id][key] = _Fork(child, task)
 
     async def join(self, parent: Agent, key: str) -> Result:
@@ -262,10 +261,10 @@ class Session:
         work: Work,
         budget: Mapping[str, float] | None = None,
         seconds: float | None = None,
-        editable: Editable | None = None,
+        arguments: Mapping[str, Any] | None = None,
     ) -> Result:
         """Fork and join at once."""
-        self.fork(parent, key, child, work, budget, seconds, editable)
+        self.fork(parent, key, child, work, budget, seconds, arguments)
         return await self.join(parent, key)
 
     @contextmanager
@@ -359,19 +358,20 @@ class Session:
                 fork.child.cancel = fork.child.cancel or source
         await end([*others, *(fork.task for fork in forks)], self.limits.grace)
 
-    async def _begin(self, child: Agent, work: Work, seconds: float | None, editable: Editable | None) -> None:
+    async def _begin(
+        self, child: Agent, work: Work, seconds: float | None, arguments: Mapping[str, Any] | None
+    ) -> None:
         """Do the work of a fork, if an approver lets it be done."""
         tell_waits(child.waited)
         if self._approver is not None:
             try:
-                approved = await self._approver.work(child, work, editable)
+                allowed = await self._approver.allows(child, arguments)
             except asyncio.CancelledError:
                 child.cancel = child.cancel or CancelSource.SYSTEM
                 child.ended(StopReason.CANCELLED)
                 raise
-            if approved is None:
+            if not allowed:
                 return
-            work = approved
         await self._work(child, work, seconds)
 
     async def _work(self, child: Agent, work: Work, seconds: float | None) -> None:

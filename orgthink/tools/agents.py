@@ -16,8 +16,8 @@ from orgthink.grammar.toolcall import CallStatus, Response
 from orgthink.record.episode import Problem, Status, StopReason
 from orgthink.runtime.agent import Agent, Result
 from orgthink.tasks.vote import prepared, vote
-from orgthink.tools.schema import Parameters
-from orgthink.tools.tool import Desk, Tool, editable_call, paid_work
+from orgthink.tools.schema import Parameters, json_values
+from orgthink.tools.tool import Desk, Tool, paid_work
 from orgthink.util.errors import require_at_least
 
 _RESULT = "execution_result"
@@ -220,8 +220,8 @@ async def subtool(agent: Agent, tool: Tool, arguments: Mapping[str, Any], desk: 
     """What a tool gives that an agent uses itself."""
     child = tool.agent(arguments, desk)
     child.spend(0.0)  # known, and nothing if it never gets its turn
-    work, editable = paid_work(tool, arguments, desk), editable_call(tool, arguments, desk)
-    return await desk.session.call(agent, tool.name, child, work, editable=editable)
+    work = paid_work(tool, arguments, desk)
+    return await desk.session.call(agent, tool.name, child, work, arguments=json_values(arguments))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,10 @@ from typing import Any, Protocol
 from orgthink.grammar.toolcall import CallStatus, Response
 from orgthink.record.episode import Message, Problem, Status
 from orgthink.runtime.agent import Agent, Result, Work
-from orgthink.runtime.approval import Editable
 from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.deadline import DeadlineMissed
 from orgthink.runtime.session import Session
-from orgthink.tools.schema import Parameters, json_values
+from orgthink.tools.schema import Parameters
 from orgthink.util.errors import Failure, ToolError, require_at_least
 from orgthink.util.terminal import error_text, excerpt
 
@@ -153,18 +152,6 @@ def paid_work(tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Work:
             agent.spend(tool.cost)
 
     return work
-
-
-def editable_call(tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Editable:
-    """A call as an approver sees it. Edited arguments are checked as the model's own are."""
-    visible = json_values(arguments)
-
-    async def amend(agent: Agent, edited: Mapping[str, Any]) -> Work:
-        fitting = await tool.parameters.judge(edited)
-        agent.become(tool.agent(fitting, desk))
-        return paid_work(tool, fitting, desk)
-
-    return Editable(visible, amend)
 
 
 _STATUS = {Status.OK: CallStatus.OK, Status.TIMEOUT: CallStatus.TIMEOUT}

@@ -16,7 +16,7 @@ from attacks.deadline import within
 import orgthink
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.record.episode import Problem, StopReason
-from orgthink.runtime import Limits, Organization, Session, runner
+from orgthink.runtime import Limits, Organization, Session, clock
 from orgthink.runtime.agent import Result, result_of
 from orgthink.tools.corpus import Passage
 from orgthink.tools.search import _read, look_up
@@ -152,7 +152,7 @@ def test_a_function_that_never_ends(
     attack: Attack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     function, answer = attack.given
-    monkeypatch.setattr(runner, "LAST_SECONDS", 0.1)
+    monkeypatch.setattr(clock, "LAST_SECONDS", 0.1)
     how = {"model": ScriptedEngine([]), "limits": Limits(agent_seconds=0.1, grace=0.1)}
     episode = within(30.0, lambda: orgthink.solve("?", Calls(function), **how))
     assert episode.answer == answer

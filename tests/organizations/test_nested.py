@@ -41,7 +41,6 @@ from orgthink.runtime import (
     Approve,
     Backing,
     Deny,
-    Edit,
     Limits,
     Organization,
     PendingCall,
@@ -463,14 +462,12 @@ def test_too_little_depth_is_one_line(organization: Any, least: int) -> None:
 def test_approvers_decide_about_every_level() -> None:
     asked: list[tuple[str, str]] = []
 
-    async def approve(call: PendingCall) -> Allow | Deny | Edit:
+    async def approve(call: PendingCall) -> Allow | Deny:
         asked.append((call.kind, call.agent))
-        if call.agent == "organizer/1":
-            return Edit({"query": "two"})
         return Deny("no") if call.agent.endswith("verification-1") else Allow()
 
     answered, solved, *_ = checked_by_others("two")[1:]
-    first = Turn(" <FORK-1> one </FORK-1> w w <JOIN-1>", when="organizer")
+    first = Turn(" <FORK-1> two </FORK-1> w w <JOIN-1>", when="organizer")
     episode = played(
         AsyncThink(prompts=TERSE, worker=VerifierCorrector(prompts=TERSE, passes=1, rounds=1)),
         [first, answered, solved],
@@ -482,7 +479,6 @@ def test_approvers_decide_about_every_level() -> None:
         ("fork", "organizer/1/verification-1"),
     ]
     assert episode.trace("organizer/1/verification-1").status is Status.DENIED
-    assert episode.trace("organizer/1").approval.edited == {"query": "two"}  # type: ignore[union-attr]
 
 
 def test_a_worker_that_may_fork_is_told_so() -> None:

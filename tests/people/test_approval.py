@@ -1,4 +1,4 @@
-"""Approval of forks and tools, in virtual time: allowed, denied, edited, never decided. Siblings are never harmed."""
+"""Approval of forks and tools, in virtual time: allowed, denied, never decided. Siblings are never harmed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from managed import END, Managed, ask, program, ran, reply, told
+from managed import END, Managed, program, ran, reply, told
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.grammar.toolcall import CallStatus
@@ -19,9 +19,8 @@ from orgthink.organizations.parallel import Parallel
 from orgthink.record.episode import CancelSource, Decision, Episode, Message, Problem, Sampling, Status, StopReason
 from orgthink.record.episode_json import dump, load
 from orgthink.record.failures import engine_failed
-from orgthink.runtime import Agent, Allow, Backing, Deny, Edit, Limits, Organization, PendingCall, Session, attempt
+from orgthink.runtime import Agent, Allow, Backing, Deny, Limits, Organization, PendingCall, Session, attempt
 from orgthink.runtime.clock import run_virtual
-from orgthink.util.errors import ErrorKind
 
 PROBLEM = Problem("p", "asked", "main question")
 
@@ -125,35 +124,15 @@ def test_what_is_denied_never_begins_and_the_model_reads_why() -> None:
     assert not engine_failed(episode) and not error_kinds(episode)
 
 
-def test_what_is_edited_is_done_as_edited_and_the_record_has_both() -> None:
-    edited = Turn("v <RETURN> done </RETURN>", when="Subtask: gentle")
-    episode = play(Ruler({"risky": (2, Edit({"query": "gentle"}, "safer"))}), [*forked("done"), edited])
-    worker = episode.trace("organizer/1")
-    assert sibling(episode) == UNHARMED and episode.answer == "7"
-    assert "<FORK-1> risky </FORK-1>" in episode.root.text, "what the model wrote stays"
-    assert "gentle" in worker.spans[0].text and "risky" not in worker.spans[0].text
-    assert worker.approval is not None
-    assert worker.approval.decision is Decision.EDITED and worker.approval.reason == "safer"
-    assert (worker.approval.arguments, worker.approval.edited) == ({"query": "risky"}, {"query": "gentle"})
-
-
 def test_what_nobody_decides_ends_with_its_deadline() -> None:
     ruler = Ruler({"risky": (NEVER, Allow())})
-    late = forked("(not done: nobody approved it in time)")
+    late = forked("(not done: not approved in time)")
     episode = play(ruler, late, limits=Limits(9, answer_seconds=30))
     worker = episode.trace("organizer/1")
     assert sibling(episode) == UNHARMED and episode.answer == "7"
     assert (worker.status, worker.stop, worker.cancel) == (Status.TIMEOUT, StopReason.DEADLINE, CancelSource.LIMIT)
     assert worker.approval is not None and worker.approval.decision is Decision.UNANSWERED
     assert (worker.approval.start, worker.approval.end, ruler.left) == (3, 33, 1), "and nobody is asked any more"
-
-
-def test_an_edit_that_cannot_be_made_is_an_error_of_that_call() -> None:
-    episode = play(Ruler({"risky": (2, Edit({"query": 7}))}), forked(""))
-    worker = episode.trace("organizer/1")
-    assert sibling(episode) == UNHARMED and episode.answer == "7"
-    assert (worker.status, worker.error_kind) == (Status.ERROR, ErrorKind.TOOL)
-    assert worker.error == "the edited call cannot be made: query is a text, not int"
 
 
 def test_an_episode_that_ends_asks_nobody_any_more() -> None:
@@ -191,7 +170,7 @@ class Crew(Organization):
         return " ".join([(await session.join(root, str(i))).status for i, _ in enumerate(self.lengths)])
 
 
-DECISIONS = st.sampled_from(("allow", "deny", "edit", "never"))
+DECISIONS = st.sampled_from(("allow", "deny", "never"))
 
 
 @given(st.lists(st.tuples(DECISIONS, st.integers(0, 40), st.integers(1, 9)), min_size=1, max_size=6))
@@ -199,19 +178,18 @@ def test_what_becomes_of_a_fork_is_decided_for_it_alone(plan: list[tuple[str, in
     """Each ends as if it were alone: neither how others are decided nor how long that takes moves it by a second."""
     rules: dict[str, tuple[float, object]] = {}
     for i, (decision, seconds, _) in enumerate(plan):
-        made = {"allow": Allow(), "deny": Deny(), "edit": Edit({"prompt": f"m{i}."}), "never": Allow()}[decision]
+        made = Deny() if decision == "deny" else Allow()
         rules[f"n{i}."] = NEVER if decision == "never" else seconds, made
     turns = [
-        Turn(" ".join(["w"] * length), when=f"{'m' if decision == 'edit' else 'n'}{i}.")
+        Turn(" ".join(["w"] * length), when=f"n{i}.")
         for i, (decision, _, length) in enumerate(plan)
-        if decision in ("allow", "edit")
+        if decision == "allow"
     ]
     episode = play(Ruler(rules), turns, Crew([length for *_, length in plan]), Limits(9, answer_seconds=50))
     for (decision, seconds, length), trace in zip(plan, episode.traces[1:], strict=True):
         assert trace.approval is not None and trace.approval.start == 0
-        if decision in ("allow", "edit"):
+        if decision == "allow":
             assert (trace.status, trace.start, trace.end) == (Status.OK, seconds, seconds + length)
-            assert (trace.approval.edited is not None) == (decision == "edit")
         else:
             over, status = (50, Status.TIMEOUT) if decision == "never" else (seconds, Status.DENIED)
             assert (trace.status, trace.end, trace.steps, trace.approval.end) == (status, over, 0, over)
@@ -246,27 +224,10 @@ def test_a_tool_runs_only_if_it_is_allowed() -> None:
     assert episode.trace("manager/1.1").status is Status.DENIED and episode.answer == "7"
 
 
-def test_a_tool_runs_with_edited_arguments_which_are_checked() -> None:
-    ruler = Ruler({"rm": (3, Edit({"code": "print 5"})), "dd": (3, Edit({"cod": 1}))})
-    episode = managed(ruler, program("rm all"), program("dd all"))
-    assert [response.status for response in told(episode)] == [CallStatus.OK, CallStatus.EXEC_ERR]
-    assert told(episode)[0].value == "5" and "cod" in told(episode)[1].value
-    assert [code for _, code in ran] == ["print 5"] * 2
-    approval = episode.trace("manager/1.1").approval
-    assert approval is not None and (approval.arguments, approval.edited) == ({"code": "rm all"}, {"code": "print 5"})
-
-
 def test_a_tool_that_nobody_decides_about_is_a_timeout() -> None:
     episode = managed(Ruler({"rm": (NEVER, Allow())}), program("rm all"), program("print 4"), answer_seconds=9)
     assert [response.status for response in told(episode)] == [CallStatus.TIMEOUT, CallStatus.OK]
-    assert "nobody approved it in time" in told(episode)[0].value
-
-
-def test_an_agent_that_is_a_tool_gets_the_edited_subtask() -> None:
-    ruler = Ruler({"old": (1, Edit({"subtask": "new subtask"}))})
-    solved = Turn("so <ANSWER> 7 </ANSWER>", when="new subtask")
-    episode = managed(ruler, ask(subtask="old subtask"), others=[solved])
-    assert told(episode)[0].status is CallStatus.OK and [call.kind for call in ruler.calls] == ["fork"]
+    assert "not approved in time" in told(episode)[0].value
 
 
 def test_without_a_hook_nothing_is_recorded() -> None:

@@ -140,18 +140,13 @@ def test_an_answer_that_does_not_come_in_time(folder: Path) -> None:
     assert program.end() == 0 and "answer:\nnobody knows" in program.text
 
 
-def test_forks_are_approved_edited_and_denied(folder: Path) -> None:
+def test_a_fork_is_denied_at_the_terminal(folder: Path) -> None:
     program = AtTerminal(*MODEL, "--approve", "forks", folder=folder)
     shown = program.until("[1]> ")
     assert "organizer wants fork worker (organizer/1):\n│ is \\u001b[2J31 prime?" in shown
-    assert "y allows, n REASON denies, e TEXT edits" in shown
+    assert "y allows, n REASON denies" in shown
     program.type("maybe\n")
     program.until("[1]> ")  # not understood: asked again
-    program.type("e is 37 prime?\n")
-    assert program.end() == 0 and "answer:\nyes" in program.text
-
-    program = AtTerminal(*MODEL, "--approve", "all", folder=folder)
-    program.until("[1]> ")
     program.type("n not now\n")
     assert program.end() == 0 and "answer:\ndenied" in program.text
 

@@ -24,7 +24,7 @@ from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tools.agents import SAMPLES, agents, code_in
 from orgthink.tools.search import retriever_named, search_tool
-from orgthink.tools.tool import Desk, FunctionTool, Tool, editable_call, status_of
+from orgthink.tools.tool import Desk, FunctionTool, Tool, status_of
 from orgthink.tools.toolbox import FINAL, TOOLS, Suite, described, listed, pool_text, resources, toolbox
 from orgthink.util.errors import Failure, UserError
 
@@ -309,52 +309,6 @@ async def plan(day: date, steps: tuple[int, int]) -> str:
 
 def test_a_function_gets_what_its_type_hints_say():
     assert called(FunctionTool(plan), [], day="2024-02-29", steps=[1, 2])[:2] == ("OK", "2024 3")
-
-
-async def test_an_approver_reads_json_and_its_changes_are_checked():
-    class Sheet:
-        def code(self, role: str) -> Sheet:
-            return self
-
-        def become(self, other: Sheet) -> None:
-            pass
-
-    tool, sheet = FunctionTool(plan), Sheet()
-    desk = Desk(sheet, PROBLEM, asked, {})  # type: ignore[arg-type]  # a tool makes an agent of it, no more
-    arguments = tool.parameters.check({"day": "2024-02-29", "steps": [1, 2]})
-    seen = editable_call(tool, arguments, desk)
-    assert json.loads(json.dumps(seen.arguments)) == seen.arguments
-    assert (seen.arguments["day"], seen.arguments["steps"]) == ("2024-02-29", [1, 2])
-    with pytest.raises(ValueError, match="day"):
-        await seen.amend(sheet, {**seen.arguments, "day": "never"})  # type: ignore[arg-type]
-    await seen.amend(sheet, {**seen.arguments, "day": "2025-01-01"})  # type: ignore[arg-type]
-
-
-async def test_what_json_can_only_show_stays_what_it_is_when_something_else_is_edited():
-    taken: list[object] = []
-    nothing = object()
-
-    async def crop(x: int, mask: bytes = b"\xff\x00", options: Any = nothing) -> str:
-        """Crops."""
-        taken.extend((x, mask, options))
-        return "done"
-
-    class Sheet:
-        def code(self, role: str) -> Sheet:
-            return self
-
-        def become(self, other: Sheet) -> None:
-            pass
-
-        def spend(self, cost: float) -> None:
-            pass
-
-    tool, sheet = FunctionTool(crop), Sheet()
-    desk = Desk(sheet, PROBLEM, asked, {})  # type: ignore[arg-type]
-    seen = editable_call(tool, tool.parameters.check({"x": 1}), desk)
-    work = await seen.amend(sheet, {**seen.arguments, "x": 2})  # type: ignore[arg-type]
-    await work(sheet)  # type: ignore[arg-type]
-    assert taken == [2, b"\xff\x00", nothing]
 
 
 def test_a_program_may_handle_the_marks_of_thinking():

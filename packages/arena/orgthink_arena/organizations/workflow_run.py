@@ -24,7 +24,8 @@ from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import all_prepared, vote
-from orgthink.tools.tool import Desk, Tool, editable_call, paid_work, response_of
+from orgthink.tools.schema import json_values
+from orgthink.tools.tool import Desk, Tool, paid_work, response_of
 from orgthink.tools.toolbox import Suite, resources, toolbox
 from orgthink.util.concurrency import run_all
 from orgthink.util.errors import UserError
@@ -233,9 +234,11 @@ class GraphRun:
         with self.session.until_spent(self.root):
             agent = tool.agent(arguments, desk)
             agent.spend(0.0)
-            work, editable = paid_work(tool, arguments, desk), editable_call(tool, arguments, desk)
+            work = paid_work(tool, arguments, desk)
             seconds = self.settings.call_seconds
-            result = await self.session.call(parent, name, agent, work, seconds=seconds, editable=editable)
+            result = await self.session.call(
+                parent, name, agent, work, seconds=seconds, arguments=json_values(arguments)
+            )
         response = response_of(name, result)
         if response.status is not CallStatus.OK:
             return failed_output(response.value, response.status)
