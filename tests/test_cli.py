@@ -1066,7 +1066,7 @@ def test_a_dry_run_without_the_users_model_says_so(tmp_path: Path, capsys: pytes
     [
         (_foreign, "config.json was written by another program"),
         (_unreadable, "config.json cannot be read"),
-        (_newer, "schema version 7: this orgthink reads up to version 3"),
+        (_newer, "schema version 7: this orgthink reads version 3 only"),
         (_corrupt, "episodes.jsonl, line 2: not an episode"),
         (_train, "run holds a run of kind train, not eval"),
         (shutil.rmtree, "no run folder at run"),

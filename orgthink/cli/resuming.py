@@ -18,7 +18,7 @@ from orgthink.evaluate.spending import Bound
 from orgthink.record.folder import RunFolder
 from orgthink.training.interrupt import answer
 from orgthink.util.errors import UserError
-from orgthink.util.settings import require_known, types_below
+from orgthink.util.settings import require_known
 from orgthink.util.terminal import show
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ def settings_of(folder: RunFolder, kind: str, cls: type[T]) -> T:
     """
     settings = folder.settings(kind, cls)
     try:
-        require_known(cls, folder.config["settings"], (), types_below)
+        require_known(cls, folder.config["settings"])
     except UserError as error:
         note(f"{folder.path / 'config.json'}: {error}: it is ignored")
     return settings

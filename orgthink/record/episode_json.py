@@ -31,10 +31,6 @@ from orgthink.util.jsonl import LONGEST_LINE
 from orgthink.util.redaction import redact, redact_values
 from orgthink.util.validation import adapter, first_message
 
-READABLE = (1, 2, SCHEMA_VERSION)
-"""Versions that can be read. In version 1 a problem also had `terse`, its text for the pocket models."""
-
-
 _RECORD = (
     Message, Sampling, Billed, Span, Edge, Exhausted, Approval, Trace, Problem, Grade, FormatFault, Episode,
 )  # fmt: skip
@@ -51,7 +47,7 @@ def load(line: bytes) -> Episode:
     episode = adapter(Episode).validate_json(line)
     require_version(episode.schema_version, "the line")
     require_integrity(episode)
-    return episode if episode.schema_version == SCHEMA_VERSION else replace(episode, schema_version=SCHEMA_VERSION)
+    return episode
 
 
 def dump(episode: Episode) -> bytes:
@@ -117,8 +113,8 @@ def episode_schema() -> dict[str, Any]:
 
 def require_version(version: object, source: object) -> None:
     """UserError, with the source, for a schema version that cannot be read here."""
-    if version not in READABLE:
-        raise UserError(f"{source} has schema version {version}: this orgthink reads up to version {SCHEMA_VERSION}")
+    if version != SCHEMA_VERSION:
+        raise UserError(f"{source} has schema version {version}: this orgthink reads version {SCHEMA_VERSION} only")
 
 
 if __name__ == "__main__":

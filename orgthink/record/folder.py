@@ -24,7 +24,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from orgthink.record.episode import SCHEMA_VERSION, Episode
 from orgthink.record.episode_json import line_of, load, require_version
-from orgthink.record.former_settings import name_former_defaults
 from orgthink.record.journal import Journal
 from orgthink.record.provenance import provenance
 from orgthink.util.errors import UserError
@@ -102,7 +101,6 @@ class RunFolder:
         if not isinstance(config, dict) or not {"orgthink", "schema_version", "kind", "settings"} <= config.keys():
             raise UserError(f"{path} is not a run folder: its config.json was written by another program")
         require_version(config["schema_version"], file)
-        name_former_defaults(config["settings"], config["schema_version"])
         return cls(path, config)
 
     def changed(self, settings: Any) -> RunFolder:
