@@ -6,6 +6,7 @@ group of rows as well. `--json FILE` adds the rows to a file: row → {"measured
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import json
@@ -19,7 +20,6 @@ from typing import Annotated, Literal, get_args
 import tyro
 
 from benchmarks.report import Line
-from orgthink.cli.garbage import collect_rarely
 from orgthink.record.provenance import commit
 from orgthink.util.threads import cores, set_threads
 
@@ -62,7 +62,7 @@ def main(
     file: Annotated[Path | None, tyro.conf.arg(name="json")] = None,
 ) -> None:
     """Measure and print."""
-    collect_rarely()
+    gc.set_threshold(20_000)
     set_threads(spare=1)
     machine = f"{platform.machine()}, {cores()} cores, Python {platform.python_version()}, commit {commit()}"
     print(f"{machine}\n", flush=True)

@@ -118,10 +118,20 @@ def _proxies(optillm: Path, url: str) -> Iterator[tuple[str, str]]:
     """The addresses of both, as processes that end with the context."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        (folder / "more.toml").write_text("".join(_table(name, url) for name in ORGANIZATIONS))
         ports = [_free_port() for _ in range(2)]
         own = [sys.executable, "-m", "orgthink", "serve", "--url", url, "--model", MODEL, "--port", str(ports[0])]
-        own += ["--more", str(folder / "more.toml"), "--out", str(folder / "run"), "--organizations", "sequential"]
+        own += [
+            "--capacity",
+            "9",
+            "--streams",
+            str(8 * CROWD),
+            "--max-tokens",
+            str(4 * CONTEXT),
+            "--out",
+            str(folder / "run"),
+        ]
+        own += ["--organizations", "sequential", *(f"{name}={how.split()[0]}" for name, how in ORGANIZATIONS.items())]
+        own += ["--set", *(f"{name}.{how.split()[1]}" for name, how in ORGANIZATIONS.items())]
         other = [str(optillm), "--base-url", url, "--port", str(ports[1]), "--log", "error"]
         for command in (own, other):
             environment = os.environ | {"OPENAI_API_KEY": "none", "HOME": str(folder)}
@@ -129,13 +139,6 @@ def _proxies(optillm: Path, url: str) -> Iterator[tuple[str, str]]:
             stack.callback(process.wait, 60)
             stack.callback(process.terminate)
         yield f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}"
-
-
-def _table(name: str, url: str) -> str:
-    """A model of `orgthink serve`, as TOML."""
-    organization, setting = ORGANIZATIONS[name].split()
-    own = f'organization = "{organization}"\nset = ["{setting}"]\ncapacity = 9\nstreams = {8 * CROWD}'
-    return f'[{name}]\n{own}\nurl = "{url}"\nmodel = "{MODEL}"\nmax_tokens = {4 * CONTEXT}\n'
 
 
 def _free_port() -> int:

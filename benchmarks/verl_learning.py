@@ -20,8 +20,8 @@ import tyro
 
 from benchmarks.scale_page import cluster, conditions, write
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.evaluate.evaluation import distinct
 from orgthink.evaluate.grading import grade
+from orgthink.evaluate.plan import distinct
 from orgthink.measure.estimate import Estimate, average, difference
 from orgthink.tasks import task_named
 from orgthink.training.cluster.verl.launch import run

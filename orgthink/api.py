@@ -8,58 +8,56 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from orgthink.engines import Engines, EngineSpec, engine_spec, served_spec
 from orgthink.engines.engine import Engine
-from orgthink.evaluate.compatibility import require_roles, require_sampling, require_sampling_noise
-from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, RoleSpec, resolve
-from orgthink.evaluate.evaluation import evaluate as evaluate_plan
-from orgthink.evaluate.grading import grade_or_keep
-from orgthink.evaluate.presets import Allowance, allowance, attempts, organization_settings, partner_models
-from orgthink.evaluate.spending import Bounds
+from orgthink.evaluate import run
+from orgthink.evaluate.plan import QUESTION, make_plan, resolve
+from orgthink.evaluate.presets import organization_settings
+from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import Price
-from orgthink.record.episode import Episode, Problem, Sampling
+from orgthink.record.episode import Episode, Grade, Message, Problem
 from orgthink.record.folder import RunFolder, dated
-from orgthink.runtime.agent import Backing, Watcher
+from orgthink.runtime.agent import Agent, Watcher
 from orgthink.runtime.approval import Approve
-from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_main
 from orgthink.runtime.organization import Organization
-from orgthink.tasks import task_of
-from orgthink.tasks.task import Split
+from orgthink.runtime.session import Session
+from orgthink.tasks import task_named
+from orgthink.tasks.task import Split, Task
 from orgthink.util.errors import UserError, pick, required, user_input
 from orgthink.util.validation import plain
 
+__all__ = [
+    "Agent", "Episode", "Grade", "Message", "Organization", "Problem", "Run", "Session", "aevaluate", "asolve",
+    "atrain", "critical_path", "evaluate", "load_run", "organization", "solve", "task", "train",
+]  # fmt: skip
+
+P = ParamSpec("P")
 T = TypeVar("T")
 
-QUESTION = "asked"
-"""Task and id of a problem that is given as text: it has no grader."""
-
-Roles = Mapping[str, "str | EngineSpec"]
-"""Models by role: `MODEL` or `MODEL@URL` as on the command line, or specifications. A name without a URL is of the
-server of `url`, if that is given."""
-
-OpenRoles = Mapping[str, "str | EngineSpec | Engine"]
-"""The same, or open engines, which stay open."""
+Roles = Mapping[str, "str | EngineSpec | Engine"]
+"""Models by role: `MODEL` or `MODEL@URL` as on the command line, specifications, or open engines, which stay open. A
+name without a URL is a model of the server of `url`, if that is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The result of an evaluation."""
+    """A run folder and its episodes."""
 
     path: Path
     """The run folder: `orgthink view PATH` shows it, `orgthink eval --resume PATH` resumes it."""
     episodes: list[Episode]
-    """Every attempt, in the order of problems, organizations and samples."""
+    """All episodes. Those of `evaluate` are in the order of problems, organizations and samples."""
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -67,22 +65,21 @@ class Run:
         return json.loads((self.path / "summary.json").read_bytes())
 
 
-def solve(problem: str | Problem, organization: str | Organization = "asyncthink", **settings: Any) -> Episode:
-    """`asolve` as a plain function; it also works in a notebook."""
-    return _run(asolve(problem, organization, **settings))
+def load_run(path: str | Path) -> Run:
+    """A stored run. UserError if there is none at the path."""
+    folder = RunFolder.open(Path(path))
+    return Run(folder.path, list(folder.episodes()))
 
 
-def evaluate(task: str | None = None, organizations: Sequence[str] = ("asyncthink",), **settings: Any) -> Run:
-    """`aevaluate` as a plain function; it also works in a notebook."""
-    return _run(aevaluate(task, organizations, **settings))
+def task(name: str) -> Task:
+    """A task by its name, such as `countdown` or `math:FILE`: its problems, and its grader. UserError without it."""
+    return task_named(name)
 
 
-async def atrain(recipe: str | None = None, **settings: Any) -> Path:
-    """`train` in a thread, for use in an event loop. If it is cancelled, the step ends and a checkpoint is saved first,
-    as with Ctrl-C; a second cancellation does not wait for that."""
-    from orgthink.training.interrupt import beside_the_loop
-
-    return await beside_the_loop(partial(train, recipe, **settings))
+def organization(name: str, **settings: Any) -> Organization:
+    """An organization by its name, with some of its settings. UserError without it, or for an unknown setting."""
+    spec = OrganizationSpec(name, settings)
+    return spec.named(spec.label)
 
 
 async def asolve(
@@ -92,51 +89,52 @@ async def asolve(
     model: str | EngineSpec | Engine | None = None,
     url: str | None = None,
     tokenizer: str | None = None,
-    roles: OpenRoles | None = None,
+    roles: Roles | None = None,
     settings: Mapping[str, Any] | None = None,
     prompts: str | None = None,
     capacity: int | None = None,
     max_tokens: int | None = None,
+    renew: bool = False,
+    max_episode_tokens: int | None = None,
     temperature: float = 1.0,
     seed: int = 0,
+    depth: int = 1,
+    deadline: float | None = None,
     limits: Limits | None = None,
     watch: Watcher | None = None,
     approve: Approve | None = None,
 ) -> Episode:
     """One attempt of an organization at a problem; graded if the problem belongs to a task.
 
-    `model`, `url` and `tokenizer` are the options of `orgthink run`; an open engine is used and stays open. `settings`
-    are fields of the organization. Without `capacity` and `max_tokens` they are what the model was trained with, or 2
-    and 512; `limits` replace the capacity and the budget. `approve` decides about every fork before it begins.
-    UserError for bad input; EngineUnavailable without a server. A later failure is recorded in the episode.
+    An open engine is used and stays open. `settings` are fields of the organization. `capacity` and `max_tokens` are by
+    default those that the model was trained with, or 2 and 512; `limits` replace all limits of the other arguments.
+    `approve` decides about every fork before it starts. UserError for bad input; EngineUnavailable without a server. A
+    later failure is recorded in the episode.
     """
     if isinstance(problem, str):
         problem = Problem(id=QUESTION, task=QUESTION, text=problem)
     given: dict[EngineSpec, Engine] = {}
-    if model is None or isinstance(model, str | EngineSpec):
-        spec = _spec(model, url, tokenizer)
-    else:
-        given[spec := EngineSpec()] = model
-    if isinstance(organization, str):
-        named = OrganizationSpec(organization, organization_settings(organization, spec, settings, prompts))
-        specs, organization = {named.label: named}, named.named(named.label)
-    else:
-        specs = {}
-    require_roles([organization], roles or ())
-    found = allowance(specs, spec, capacity=capacity, max_tokens=max_tokens)
-    sampling = Sampling(found.max_tokens, temperature, seed=seed)
-    with user_input():
-        require_sampling(sampling)
-    others = _roles(specs, spec, _named(roles or {}, given), sampling)
-    limits = limits or _limits(found)
-    require_sampling_noise(organization, sampling, limits.capacity, others)
+    spec = _engine(model, url, tokenizer, given)
+    named = [organization] if isinstance(organization, str) else []
+    plan = make_plan(
+        QUESTION,
+        _organizations(named, spec, {organization: settings or {}} if isinstance(organization, str) else {}, prompts),
+        spec,
+        roles={role: _engine(one, url, None, given) for role, one in (roles or {}).items()},
+        n=1,
+        temperature=temperature,
+        seed=seed,
+        capacity=capacity,
+        max_tokens=max_tokens,
+        renew=renew,
+        max_episode_tokens=max_episode_tokens,
+        depth=depth,
+        deadline=deadline,
+        limits=limits,
+    )
+    made = None if isinstance(organization, str) else organization
     async with Engines(given) as engines:
-        own = Backing(await engines.get(spec), sampling)
-        backings = {name: Backing(await engines.get(role.engine), role.sampling) for name, role in others.items()}
-        how = {"roles": backings, "limits": limits, "watch": watch, "approve": approve}
-        episode = await attempt(organization, problem, own, **how)
-    task = task_of(problem)
-    return episode if task is None else grade_or_keep(episode, task)
+        return await run.solve(plan, problem, engines, organization=made, watch=watch, approve=approve)
 
 
 async def aevaluate(
@@ -146,7 +144,7 @@ async def aevaluate(
     model: str | EngineSpec | None = None,
     url: str | None = None,
     tokenizer: str | None = None,
-    roles: Roles | None = None,
+    roles: Mapping[str, str | EngineSpec] | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     prompts: str | None = None,
     n: int | None = None,
@@ -154,48 +152,55 @@ async def aevaluate(
     split: Split = "test",
     capacity: int | None = None,
     max_tokens: int | None = None,
+    renew: bool = False,
+    max_episode_tokens: int | None = None,
     temperature: float | None = None,
     seed: int = 0,
+    depth: int = 1,
+    deadline: float | None = None,
     limits: Limits | None = None,
     concurrency: int = 64,
     prices: Mapping[str, Price] | None = None,
-    bounds: Bounds | None = None,
+    max_dollars: float | None = None,
+    max_total_tokens: int | None = None,
     out: str | Path | None = None,
     progress: Callable[[Episode, int], None] = lambda episode, done: None,
 ) -> Run:
     """Evaluate organizations on `n` problems of a task, `samples` times each, and store a run folder.
 
-    Without `n`, `samples` and `temperature` they are 100, 1 and 1.0, or what is the convention of a benchmark.
-    `settings` are fields of the organizations, by name. `prices` of the models, by name, put dollars into the summary;
-    `bounds` are what all episodes together may cost. `out` is a new folder, by default one under runs/. `progress`
-    gets every episode that ends and the number of ended ones. UserError for bad input.
+    `n`, `samples` and `temperature` are by default 100, 1 and 1.0, or a benchmark's convention. `settings` are fields
+    of the organizations, by name. `prices` of the models, by name, put dollars into the summary. `max_dollars` and
+    `max_total_tokens` limit all episodes together. `out` is a new folder, by default one under runs/. `progress` gets
+    every episode that ends and the number of ended ones. UserError for bad input.
     """
-    name, spec = required(task, "task", "a task"), _spec(model, url, tokenizer)
-    specs = _organizations(organizations, spec, settings or {}, prompts)
-    found = allowance(specs, spec, capacity=capacity, max_tokens=max_tokens)
-    tried = attempts(name, split, seed, n, samples, temperature)
-    sampling = Sampling(found.max_tokens, tried.temperature, seed=seed)
-    with user_input():
-        plan = Evaluation(
-            task=name,
-            organizations=specs,
-            n=tried.n,
-            engine=spec,
-            sampling=sampling,
-            roles=_roles(specs, spec, roles, sampling),
-            limits=limits or _limits(found),
-            split=split,
-            seed=seed,
-            samples=tried.samples,
-            concurrency=concurrency,
-            prices=dict(prices or {}),
-            bounds=bounds or Bounds(),
-        )
-    resolved = resolve(plan)  # errors appear before an engine is opened
-    async with Engines() as engines:
-        resolved = await resolved.opened(engines)
-        folder = RunFolder.create(Path(out) if out is not None else dated(name), "eval", resolved.plan)
-        return Run(folder.path, await evaluate_plan(resolved, engines, folder, progress=progress))
+    name, spec = required(task, "task", "a task"), _engine(model, url, tokenizer, {})
+    for each in settings or {}:
+        pick("organization", each, dict.fromkeys(organizations))
+    plan = make_plan(
+        name,
+        _organizations(organizations, spec, settings or {}, prompts),
+        spec,
+        roles={role: _engine(one, url, None, {}) for role, one in (roles or {}).items()},
+        n=n,
+        samples=samples,
+        temperature=temperature,
+        split=split,
+        seed=seed,
+        capacity=capacity,
+        max_tokens=max_tokens,
+        renew=renew,
+        max_episode_tokens=max_episode_tokens,
+        depth=depth,
+        deadline=deadline,
+        limits=limits,
+        concurrency=concurrency,
+        prices=dict(prices or {}),
+        max_dollars=max_dollars,
+        max_total_tokens=max_total_tokens,
+    )
+    target = Path(out) if out is not None else dated(name)
+    async with run.opened(resolve(plan), target) as (resolved, engines, folder):
+        return Run(folder.path, await run.evaluate(resolved, engines, folder, progress=progress))
 
 
 def train(
@@ -215,75 +220,52 @@ def train(
     calls `report`. UserError for bad input.
     """
     from orgthink.training.interrupt import wherever
-    from orgthink.training.recipes.registry import (
-        Training,
-        adjusted,
-        folder_of,
-        go_on,
-        recipe_named,
-        start,
-        with_whole_paths,
-    )
+    from orgthink.training.recipes import registry as recipes
 
     name = required(recipe, "recipe", "a recipe")
-    changes = [f"{path}={_text(value)}" for path, value in (settings or {}).items()]
+    given = [f"{path}={_text(value)}" for path, value in (settings or {}).items()]
     named = {**options, **({} if model is None else {"model": model})}
 
     def trained() -> Path:
         with user_input():
-            job = adjusted(recipe_named(name), with_whole_paths(named), changes)
-            folder = start(Training(name, job), Path(out) if out is not None else folder_of(name))
-            return go_on(folder, report)
+            job = recipes.adjusted(recipes.recipe_named(name), recipes.with_whole_paths(named), given)
+            target = Path(out) if out is not None else recipes.folder_of(name)
+            return recipes.go_on(recipes.start(recipes.Training(name, job), target), report)
 
     return wherever(trained)
+
+
+async def atrain(recipe: str | None = None, **settings: Any) -> Path:
+    """`train` in a thread, for use in an event loop. If it is cancelled, the step ends and a checkpoint is saved first,
+    as with Ctrl-C; a second cancellation does not wait for that."""
+    from orgthink.training.interrupt import beside_the_loop
+
+    return await beside_the_loop(partial(train, recipe, **settings))
+
+
+def _engine(
+    model: str | EngineSpec | Engine | None, url: str | None, tokenizer: str | None, given: dict[EngineSpec, Engine]
+) -> EngineSpec:
+    """The specification of a model. An open engine gets one, under which it joins the given ones."""
+    if isinstance(model, EngineSpec):
+        return model
+    if isinstance(model, str | None):
+        return served_spec(model, url) if model and "@" in model else engine_spec(model, url, tokenizer)
+    spec = EngineSpec(f"open engine {len(given) + 1}")
+    given[spec] = model
+    return spec
 
 
 def _organizations(
     names: Sequence[str], spec: EngineSpec, settings: Mapping[str, Mapping[str, Any]], prompts: str | None
 ) -> dict[str, OrganizationSpec]:
-    """The organizations by their labels. UserError for settings of another one, and for one that is named twice."""
-    for name in settings:
-        pick("organization", name, dict.fromkeys(names))
-    found = [OrganizationSpec(name, organization_settings(name, spec, settings.get(name), prompts)) for name in names]
-    for label, times in Counter(one.label for one in found).items():
-        if times > 1:
-            raise UserError(f"organization {label} is named twice: evaluate each once")
-    return {one.label: replace(one, settings=plain(one.named(one.label))) for one in found}
-
-
-def _limits(found: Allowance) -> Limits:
-    """Limits of an episode by a capacity and a budget. UserError for a capacity that is none."""
-    with user_input():
-        return Limits(found.capacity, found.limit)
-
-
-def _spec(model: str | EngineSpec | None, url: str | None, tokenizer: str | None) -> EngineSpec:
-    return model if isinstance(model, EngineSpec) else engine_spec(model, url, tokenizer)
-
-
-def _named(roles: OpenRoles, given: dict[EngineSpec, Engine]) -> Roles:
-    """The same roles by names. Open engines get one, under which they join the given ones."""
-    found: dict[str, str | EngineSpec] = {}
-    for role, engine in roles.items():
-        if not isinstance(engine, str | EngineSpec):
-            spec = EngineSpec(f"the open engine of {role}")
-            given[spec], engine = engine, spec
-        found[role] = engine
-    return found
-
-
-def _roles(
-    organizations: Mapping[str, OrganizationSpec], spec: EngineSpec, roles: Roles | None, sampling: Sampling
-) -> dict[str, RoleSpec]:
-    """Engine and sampling of each role: the given ones, and the partner models of the organizations' models."""
-    given = {
-        role: model if isinstance(model, EngineSpec) else served_spec(model, spec.url)
-        for role, model in (roles or {}).items()
-    }
-    found = {role: RoleSpec(engine, sampling) for role, engine in given.items()}
-    for role, partner in partner_models(organizations, spec, given).items():
-        engine = given[role] if role in given else engine_spec(partner.model)
-        found[role] = RoleSpec(engine, replace(sampling, max_tokens=partner.max_tokens))
+    """The organizations by their labels. UserError for one that is named twice."""
+    found: dict[str, OrganizationSpec] = {}
+    for name in names:
+        one = OrganizationSpec(name, organization_settings(name, spec, settings.get(name), prompts))
+        if one.label in found:
+            raise UserError(f"organization {one.label} is named twice: evaluate each once")
+        found[one.label] = one
     return found
 
 
@@ -294,30 +276,40 @@ def _text(value: Any) -> str:
     return json.dumps(plain(value)) if isinstance(value, list | tuple | dict) else str(value)
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine. If an event loop is running already, as in a notebook, a new thread runs it, and what ends the
-    wait for it, such as Ctrl-C, cancels it."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return run_main(work)
-    begun = Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]]()
+def _plain(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """A coroutine function as a plain one. If an event loop is running already, as in a notebook, a new thread runs it,
+    and an interrupted wait for it, such as by Ctrl-C, cancels it."""
 
-    async def main() -> T:
-        task = asyncio.current_task()
-        assert task is not None
-        begun.set_result((asyncio.get_running_loop(), task))
-        return await work
-
-    with ThreadPoolExecutor(1) as thread:
+    @wraps(work)
+    def plainly(*args: P.args, **options: P.kwargs) -> T:
         try:
-            return thread.submit(run_main, main()).result()
-        except BaseException:
-            begun.add_done_callback(_cancel)
-            raise
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return run_main(work(*args, **options))
+        begun = Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]]()
+
+        async def main() -> T:
+            current = asyncio.current_task()
+            assert current is not None
+            begun.set_result((asyncio.get_running_loop(), current))
+            return await work(*args, **options)
+
+        with ThreadPoolExecutor(1) as thread:
+            try:
+                return thread.submit(run_main, main()).result()
+            except BaseException:
+                begun.add_done_callback(_cancel)
+                raise
+
+    plainly.__name__ = plainly.__qualname__ = work.__name__.removeprefix("a")
+    return plainly
 
 
 def _cancel(begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]]) -> None:
     loop, task = begun.result()
     with suppress(RuntimeError):  # the loop is closed: the work has ended
         loop.call_soon_threadsafe(task.cancel)
+
+
+solve = _plain(asolve)
+evaluate = _plain(aevaluate)

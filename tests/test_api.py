@@ -74,7 +74,7 @@ async def test_ctrl_c_in_a_thread_s_loop_is_raised_as_itself():
         raise UserError("no")
 
     with pytest.raises(UserError, match="no"):
-        api._run(fails())
+        api._plain(fails)()
 
 
 async def test_ctrl_c_in_a_notebook_ends_what_runs():
@@ -93,7 +93,7 @@ async def test_ctrl_c_in_a_notebook_ends_what_runs():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            api._run(work())
+            api._plain(work)()
     finally:
         signal.signal(signal.SIGINT, before)
     assert ends.get(timeout=60) == "cancelled"
@@ -112,10 +112,10 @@ def evaluation(organizations: list[str], **settings: Any) -> Run:
             lambda: orgthink.evaluate("nothing-such", ["sequential"], url="http://localhost:9/v1", model="m"),
             "unknown task",
         ),
-        (lambda: orgthink.solve("q", "sequential", model=engine("a"), max_tokens=0), "the budget is 0 tokens"),
+        (lambda: orgthink.solve("q", "sequential", model=engine("a"), max_tokens=0), "max_tokens is 0"),
         (lambda: orgthink.solve("q", "sequential", model=engine("a"), temperature=-1.0), "temperature is -1"),
         (
-            lambda: orgthink.solve("q", "sequential", model=engine("a"), roles={"thinkr": "nowhere"}),
+            lambda: orgthink.solve("q", "sequential", model=engine("a"), roles={"thinkr": engine("a")}),
             "no organization here has a role 'thinkr'",
         ),
         (lambda: evaluation(["sequential"], settings={"sequentia": {}}), "unknown organization 'sequentia': did you"),
@@ -155,6 +155,7 @@ def test_an_evaluation_against_a_server_leaves_a_run_folder(tmp_path):
             return await orgthink.aevaluate("sudoku", ["sequential"], url=server.url, n=3, out=out, max_tokens=64)
 
     run = asyncio.run(evaluated())
+    assert orgthink.load_run(run.path).summary == run.summary
     assert len(run.episodes) == 3 and run.path == tmp_path / "run"
     assert run.summary["sequential"]["n"] == 3
     assert [episode.id for episode in RunFolder.open(run.path).episodes()] == [episode.id for episode in run.episodes]
@@ -162,7 +163,7 @@ def test_an_evaluation_against_a_server_leaves_a_run_folder(tmp_path):
 
 def test_everything_public_is_typed_and_documented():
     for name in orgthink.__all__:
-        thing = getattr(orgthink, name)
+        thing = getattr(api, name, None)
         if callable(thing):
             assert inspect.getdoc(thing), name
             assert "return" in inspect.get_annotations(thing) or inspect.isclass(thing), name
@@ -170,6 +171,15 @@ def test_everything_public_is_typed_and_documented():
     assert set(orgthink.__all__) <= set(dir(orgthink))
     with pytest.raises(AttributeError, match="no attribute 'solv'"):
         _ = orgthink.solv  # type: ignore[attr-defined]
+
+
+def test_tasks_organizations_and_runs_have_names(tmp_path):
+    assert orgthink.task("sudoku").grade(PROBLEM, GRID[8:-9]).correct == 1
+    assert orgthink.organization("asyncthink", tolerant=True).tolerant  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match="did you mean tolerant"):
+        orgthink.organization("asyncthink", toleran=True)
+    with pytest.raises(UserError, match="no run folder at"):
+        orgthink.load_run(tmp_path / "run")
 
 
 def test_importing_the_package_imports_nothing_heavy():

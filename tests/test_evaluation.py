@@ -18,8 +18,9 @@ from terse import TERSE
 from orgthink.cli.table import conditions
 from orgthink.engines import Engines, EngineSpec
 from orgthink.engines.engine import EngineError, EngineUnavailable
-from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, RoleSpec, distinct, resolve, up_to
-from orgthink.evaluate.evaluation import evaluate as evaluate_resolved
+from orgthink.evaluate.plan import Evaluation, distinct, resolve, up_to
+from orgthink.evaluate.run import evaluate as evaluate_resolved
+from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
 from orgthink.measure.summary import summarise
 from orgthink.record.episode import Edge, EdgeKind, Episode, Grade, Origin, Sampling, Span, Status, StopReason, Trace
 from orgthink.record.failures import engine_failed, failed_agents, failure_message
@@ -46,7 +47,7 @@ async def evaluate(
 ) -> list[Episode]:
     """Evaluate with an engine for everybody, but for the plan's roles, which have the other engines."""
     resolved = resolve(what)
-    given = dict.fromkeys(resolved.specs, engine)
+    given = dict.fromkeys(resolved.plan.engines, engine)
     given |= {role.engine: other for role, other in zip(what.roles.values(), others, strict=bool(others))}
     return await evaluate_resolved(resolved, Engines(given), folder, **options)
 
@@ -271,9 +272,9 @@ def test_parallel_is_refused_where_all_its_traces_would_be_one():
         return {"thinker": RoleSpec(EngineSpec(), sampling)}
 
     for refused in (plan(sampling=greedy), plan(roles=thinker(greedy))):
-        with pytest.raises(UserError, match="2 thinkers at temperature 0"):
+        with pytest.raises(UserError, match="2 agents at temperature 0"):
             resolve(refused)
-    resolve(plan(sampling=greedy, limits=Limits(1)))
+    resolve(only("parallel", sampling=greedy, limits=Limits(1)))
     resolve(plan(sampling=greedy, roles=thinker(drawn)))
     resolve(only("asyncthink", sampling=greedy))
 
@@ -369,7 +370,7 @@ def test_an_evaluation_of_more_problems_than_there_are_has_all(tmp_path: Path):
     found = resolve(plan(task=TASK_OF_THREE, n=50))
     assert (found.plan.n, found.plan.wanted, len(found.planned)) == (3, 50, 3 * len(found.organizations))
     folder = RunFolder.create(tmp_path / "run", "eval", found.plan)
-    assert "3 test problems" in (line := conditions(folder)["problems"]) and "50 were asked for" in line
+    assert "3 test problems" in (line := conditions(folder)["problems"]) and "50 were requested" in line
     again = resolve(folder.settings("eval", Evaluation))
     assert (again.plan, again.planned.keys()) == (found.plan, found.planned.keys())
 

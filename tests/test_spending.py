@@ -19,7 +19,7 @@ import orgthink.engines
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Chunk, Context, EngineError
-from orgthink.evaluate.spending import Bounds, Spending
+from orgthink.evaluate.spending import Spending
 from orgthink.record.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
 from orgthink.record.folder import RunFolder
 from orgthink.runtime.clock import run_virtual
@@ -34,7 +34,7 @@ def of(tokens: int) -> Episode:
 
 def conducted(costs: list[int], most: int, concurrency: int, before: list[int]) -> list[int]:
     """Costs of the episodes that ran, each of which takes as many seconds."""
-    spending = Spending(Bounds(tokens=most), {}, map(of, before))
+    spending = Spending(None, most, {}, map(of, before))
     ran: list[int] = []
 
     async def worker(jobs: list[int]) -> None:
@@ -78,12 +78,12 @@ def test_nothing_begins_beyond_the_bound(costs: list[int], most: int, concurrenc
 
 
 def test_without_a_bound_all_begin() -> None:
-    spending = Spending(Bounds(), {}, [])
+    spending = Spending(None, None, {}, [])
     assert spending.reached is None and run_virtual(spending.admits())
 
 
 def test_who_waits_when_the_run_is_stopped_does_not_begin() -> None:
-    spending, stop, begun = Spending(Bounds(tokens=60), {}, [of(20)]), asyncio.Event(), list[float]()
+    spending, stop, begun = Spending(None, 60, {}, [of(20)]), asyncio.Event(), list[float]()
 
     async def one() -> None:
         if await spending.admits(stop):
@@ -214,7 +214,7 @@ def test_what_a_grader_fails_on_was_paid_for(use: Callable[..., RuleEngine], mon
 
 def test_who_waited_for_the_mean_begins_once_it_is_less() -> None:
     """The first two fit by the mean of what was before; the others wait, and do not give up."""
-    spending = Spending(Bounds(tokens=60), {}, [of(20)])
+    spending = Spending(None, 60, {}, [of(20)])
 
     async def one() -> None:
         assert await spending.admits()
@@ -255,9 +255,9 @@ def test_run_shows_dollars(use: Callable[[Rule], RuleEngine], capsys) -> None:
 @pytest.mark.parametrize(
     ("options", "prices", "message"),
     [
-        (["--max-dollars", "1"], PRICES, "a bound in dollars needs the prices of the models"),
-        (["--max-dollars", "0", "--prices", "p.toml"], PRICES, "a bound on what is spent is above 0"),
-        (["--max-total-tokens", "-5"], PRICES, "a bound on what is spent is above 0"),
+        (["--max-dollars", "1"], PRICES, "max_dollars needs the prices of the models"),
+        (["--max-dollars", "0", "--prices", "p.toml"], PRICES, "a limit on what is spent must be above 0"),
+        (["--max-total-tokens", "-5"], PRICES, "a limit on what is spent must be above 0"),
         (["--max-dollars", "1", "--prices", "p.toml"], '["other"]\ninput = 1\noutput = 1', "needs the price of rule"),
         (["--prices", "p.toml"], "", "names no model"),
         (["--prices", "p.toml"], "[", "p.toml cannot be read"),

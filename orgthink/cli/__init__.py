@@ -1,8 +1,9 @@
-"""The command line: one file a verb. What the user can put right is one line on stderr and exit code 2."""
+"""The command line: one file a command. An error of the user is one line on stderr and exit code 2."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import re
@@ -10,51 +11,61 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from orgthink.cli.garbage import collect_rarely
 from orgthink.cli.resuming import INTERRUPTED
 from orgthink.util.beside import have_ended
 from orgthink.util.redaction import conceal, conceal_url
+from orgthink.util.registry import DEMO
 from orgthink.util.terminal import clean_tracebacks, give_up_output, one_line, show
 from orgthink.util.threads import set_threads
 from orgthink.util.version import __version__
 
 MOST = 4_000
-"""Characters of a complaint, about: what it quotes may be as long as a file."""
+"""Characters of an error message, about: it may quote a whole file."""
+NEW_OBJECTS = 20_000
+"""New objects that start a garbage collection. An agent is a hundred objects that live long: with CPython's default of
+700, the collector takes half of the time of 10,000 agents."""
+
+
+ELSEWHERE = {
+    "demo": DEMO,
+    "arena": "the arena is a package: pip install orgthink-arena (in a checkout: pip install ./packages/arena)",
+    "simulate": "the simulation of clusters was removed; orgthink size estimates memory and time of a training step",
+}
+"""Commands that other packages bring, or that were removed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
-    Exit codes: 0; 1 if something failed on the way; 2 for bad input; 130 after Ctrl-C; 141 if nobody reads its output
-    any more.
+    Exit codes: 0; 1 if something failed on the way; 2 for bad input; 130 after Ctrl-C; 141 if its output is closed.
     """
     try:
         return _run(argv)
     finally:
-        show(end="")  # what somebody else has printed, such as help texts
+        show(end="")  # flushes what libraries have printed, such as help texts
 
 
 def program() -> NoReturn:
-    """The command `orgthink`: `main`, and then the end, also where a thread hangs, such as a grader's."""
+    """The command `orgthink`: `main`, and then an exit that does not wait for a hanging thread, such as a grader's."""
     code = main()
     if not have_ended():
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-        os._exit(code)  # a thread that is ended within a library of C++ would abort the program
+        os._exit(code)  # ending a thread within a C++ library would abort the program
     sys.exit(code)
 
 
 def _run(argv: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # where "≥" cannot be printed
+            stream.reconfigure(errors="replace")  # if "≥" cannot be printed
     clean_tracebacks()
     argv = sys.argv[1:] if argv is None else argv
     for argument in argv:
         conceal_url(argument)
     conceal(os.environ.get("OPENAI_API_KEY", "").strip())
-    collect_rarely()
+    gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
     set_threads(spare=0 if argv[:1] == ["train"] else 1)
     from orgthink.engines.engine import EngineUnavailable
     from orgthink.util.errors import Failure, UserError
@@ -88,18 +99,18 @@ def _is_gone() -> bool:
 
 
 def _verb(argv: Sequence[str]) -> Callable[[], int]:
-    """The command that the arguments describe. tyro's frames become one line."""
+    """The command of the arguments. tyro's frames become one line."""
     import tyro
 
     from orgthink.cli.repeated import gathered
     from orgthink.util.errors import UserError
-    from orgthink.util.registry import COMMANDS, DEMO
+    from orgthink.util.registry import COMMANDS
 
     first = next(iter(argv), "--help")
-    if first == "demo" and first not in COMMANDS:
-        raise UserError(DEMO)
-    known = list(COMMANDS)  # names a package whose entry points cannot be read, before other libraries meet them
-    # A command that cannot be loaded is in nobody else's way.
+    if first in ELSEWHERE and first not in COMMANDS:
+        raise UserError(ELSEWHERE[first])
+    known = list(COMMANDS)  # names a package whose entry points cannot be read, before other libraries read them
+    # A command that cannot be loaded does not affect the others.
     verbs = {name: COMMANDS[name] for name in ([first] if first in COMMANDS else known)}
     complaint = io.StringIO()
     try:
@@ -111,7 +122,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
                 args=gathered(argv, verbs.get(first)) or ["--help"],
                 config=(tyro.conf.DisallowNone, tyro.conf.FlagCreatePairsOff),
             )
-    except OSError as failure:  # of a help text
+    except OSError as failure:  # while it prints a help text
         give_up_output(failure)
     except SystemExit as end:
         if not end.code:
@@ -120,7 +131,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
 
 
 def _unframed(frame: str) -> str:
-    """What a frame says, on one line: the complaint and the nearest option, without help texts."""
+    """The error message in a frame, on one line, with the nearest option and without help texts."""
     lines = "\n".join(line.strip("│ ") for line in frame.splitlines())
     _title, complaint, *rest = re.split(r".*[─-]{5,}.*", lines)
     near = re.search(r"Perhaps you meant:\s*(--[\w-]+)", " ".join(rest))
@@ -129,7 +140,7 @@ def _unframed(frame: str) -> str:
 
 def _complain(line: str) -> int:
     line = one_line(line)
-    if len(line) > MOST:  # what is wrong with a long quotation stands behind it
+    if len(line) > MOST:  # the reason stands behind a long quotation
         line = f"{line[: MOST // 2]} … {line[-MOST // 2 :]}"
     show(f"orgthink: {line}", error=True)
     return 2

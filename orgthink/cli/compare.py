@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.table import conditions, print_comparison
+from orgthink.cli.table import conditions, lay_out, shown
 from orgthink.measure.comparison import Flip, by_organization, flips, paired
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
@@ -19,15 +21,21 @@ from orgthink.util.terminal import excerpt, one_line, show
 Pair = tuple[list[Episode], list[Episode]]
 
 LISTED = 10
-"""Flips of each kind that are listed; `--json` has all of them."""
+"""Flips of each kind that are listed; `--json` has all."""
+UNITS = {
+    "all_correct": ("all correct %", 100, 1),
+    "critical_path_steps": ("critical path", 1, 1),
+    "sampled_tokens": ("tokens", 1, 1),
+    "seconds": ("seconds", 1, 2),
+}
+"""Heading, factor and digits of each measure."""
 
 
 @dataclass(frozen=True)
 class Compare:
     """Compare two runs, problem by problem: paired differences with 95 % intervals, and the problems that flipped.
 
-    Organizations that have one name in both are compared. Runs that have one organization each are compared whatever
-    their names are.
+    Organizations with the same name in both runs are compared, or the only organizations of both.
     """
 
     before: Annotated[Positional[Path], arg(metavar="BEFORE")]
@@ -35,7 +43,7 @@ class Compare:
     after: Annotated[Positional[Path], arg(metavar="AFTER")]
     """Run folder; it may be the same."""
     organizations: tuple[str, str] | None = None
-    """One of each run, where the names differ."""
+    """One of each run, if the names differ."""
     json: bool = False
     """Print one JSON object."""
 
@@ -57,7 +65,7 @@ class Compare:
             return 0
         for name, (old, new) in differing.items():
             show(one_line(f"{name}: {old or '–'} → {new or '–'}"))
-        print_comparison(compared, str(self.before), f"{self.after} against")
+        print_comparison(compared, str(self.before), str(self.after))
         for name, of_one in flipped.items():
             _list_flips(name, of_one)
         return 0
@@ -79,6 +87,21 @@ class Compare:
         return {name: (before[name], after[name]) for name in shared}
 
 
+def print_comparison(compared: Mapping[str, Mapping[str, Mapping[str, Any]]], before: str, after: str) -> None:
+    """Print each organization's measures in both runs, with paired 95 % intervals and the change in %."""
+    header = ["", f"{after} against", before, "difference", "change %", "problems"]
+    rows: list[list[str]] = []
+    for name, measures in compared.items():
+        for measure, found in measures.items():
+            label, factor, digits = UNITS[measure]
+            mean = {"mean": found["baseline"], "low": None, "high": None}
+            change = "–" if found["change"] is None else f"{100 * found['change']:+.0f}"
+            gap, n = shown(found["difference"], factor, digits), str(found["difference"]["n"])
+            first = excerpt(name) if measure == "all_correct" else ""
+            rows.append([first, label, shown(mean, factor, digits), gap, change, n])
+    show("", *lay_out(header, rows, shutil.get_terminal_size((120, 24)).columns))
+
+
 def _differing(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[str | None, str | None]]:
     """The conditions in which two runs differ."""
     names = dict.fromkeys([*before, *after])
@@ -86,7 +109,7 @@ def _differing(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple
 
 
 def _list_flips(name: str, found: list[Flip]) -> None:
-    """How many problems flipped, and the first of each kind."""
+    """Print the number of flipped problems, and the first of each kind."""
     gained = [flip for flip in found if flip.gained]
     lost = [flip for flip in found if not flip.gained]
     show("", f"{excerpt(name)}: {len(gained)} problems became right, {len(lost)} became wrong")

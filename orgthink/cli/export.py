@@ -6,12 +6,11 @@ import json
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
-from orgthink.cli.tracing import opened
-from orgthink.evaluate.evaluation import up_to
+from orgthink.evaluate.plan import up_to
 from orgthink.measure.accuracy import mixed
 from orgthink.record.folder import RunFolder, require_output
 from orgthink.tasks.task import Split
@@ -19,6 +18,9 @@ from orgthink.util.errors import Failure, UserError, user_input
 from orgthink.util.files import write_whole
 from orgthink.util.registry import registered_only
 from orgthink.util.terminal import show
+
+if TYPE_CHECKING:
+    from orgthink.export.otlp import Collector
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class ExportOtlp:
     """Send prompts, replies and results too."""
 
     def __call__(self) -> int:
-        collector, folder, count = opened(self.endpoint, self.content), RunFolder.open(self.run), 0
+        collector, folder, count = collector_at(self.endpoint, self.content), RunFolder.open(self.run), 0
         from orgthink.export.otlp import name_of, with_beginnings
 
         for count, (episode, began) in enumerate(with_beginnings(folder), 1):
@@ -128,6 +130,15 @@ class ExportOtlp:
                 raise Failure(f"{count - 1} episodes are at {collector.name}, the next did not arrive: {why}")
         show(f"{count} episodes are at {collector.name}")
         return 0
+
+
+def collector_at(url: str, content: bool) -> Collector:
+    """The collector at a URL. UserError for an invalid URL, or without OpenTelemetry's SDK."""
+    try:
+        from orgthink.export.otlp import Collector
+    except ModuleNotFoundError as error:
+        raise UserError('sending spans needs the extra: pip install "orgthink[otel]"') from error
+    return Collector(url, content=content)
 
 
 @dataclass(frozen=True)

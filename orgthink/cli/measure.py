@@ -1,22 +1,20 @@
-"""`orgthink measure`: the measures of texts that did not come from us, and of stored runs."""
+"""`orgthink measure`: measures of transcripts, and of stored runs without a model."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.prices import read_prices
-from orgthink.cli.table import conditions, print_comparison, print_table
-from orgthink.evaluate.evaluation import Evaluation, recorded
-from orgthink.measure.comparison import against
+from orgthink.cli.options import read_prices
+from orgthink.cli.table import conditions, print_table
+from orgthink.evaluate.plan import Evaluation, recorded
 from orgthink.measure.summary import summarise
 from orgthink.measure.usage import Price
 from orgthink.record.episode import Episode
@@ -26,11 +24,8 @@ from orgthink.util.files import MOST, read_whole
 from orgthink.util.registry import registered_only
 from orgthink.util.terminal import show
 
-if TYPE_CHECKING:
-    from orgthink.training.optimization import Optimization
-
 MOST_DIGITS = 1_000
-"""Of a number in a file."""
+"""Most digits of a number in a file."""
 
 
 @dataclass(frozen=True)
@@ -40,47 +35,31 @@ class Measure:
     FILE holds one JSON object: {"capacity": 2, "organizer": "… <FORK-1>q</FORK-1> … <JOIN-1>returned</JOIN-1> …",
     "workers": {"1": ["… <RETURN>r</RETURN>"]}}. Tokens are words, each tag counting as one.
 
-    A run folder is measured again from its episodes, without a model; of a training, each recorded step is rewarded
-    again, and the table is that of the last one.
+    A run folder is measured again from its episodes, without a model; of a training, the last recorded step.
     """
 
     file: Annotated[Positional[Path], arg(metavar="FILE|DIR")]
     """JSON file, `-` for standard input, or a run folder."""
     json: bool = False
     """Print one JSON object."""
-    against: Annotated[str | None, arg(metavar="NAME")] = None
-    """Of an evaluation: compare the other organizations with this one, problem by problem."""
     prices: Path | None = None
-    """Of an evaluation: TOML or JSON file with dollars for a million tokens of each model; without it those of the
-    run."""
+    """TOML or JSON file with dollars for a million tokens of each model; without it the prices of the run."""
     trust: bool = False
-    """Run the code that a run folder names as `file.py:Name` or `package.module:Name`, to reward its steps again, and
-    the programs in its answers, to grade those again."""
+    """Run the code that a run folder names as `file.py:Name` or `package.module:Name`, and the programs in its answers,
+    to measure them again."""
 
     def __call__(self) -> int:
-        if self.file.is_dir():
-            return self._run()
-        if self.against is not None:
-            raise UserError(f"--against compares the organizations of a run folder, and {self.file} is none")
-        return self._text()
+        return self._run() if self.file.is_dir() else self._text()
 
     def _run(self) -> int:
         folder = RunFolder.open(self.file)
         with nullcontext() if self.trust else registered_only():
-            if folder.config["kind"] == "train":
-                measured = _training(folder, quiet=self.json)
-            else:
-                measured = _evaluation(folder, read_prices(self.prices))
-        if self.against is not None:
-            measured["against"] = against(folder.episodes(), self.against)
-            if not measured["against"]:
-                raise UserError(f"{self.file} has no other organization than {self.against}")
+            training = folder.config["kind"] == "train"
+            summary = last_step(folder) if training else evaluated(folder, read_prices(self.prices))
         if self.json:
-            show(json.dumps(measured))
+            show(json.dumps({"summary": summary}))
         else:
-            print_table(measured["summary"], conditions(folder))
-        if self.against is not None and not self.json:
-            print_comparison(measured["against"], self.against)
+            print_table(summary, conditions(folder))
         return 0
 
     def _text(self) -> int:
@@ -109,68 +88,41 @@ class Measure:
 
 
 def _piped() -> bytes:
-    """Standard input; UserError if it has no end in sight."""
+    """Standard input; UserError if it is too long."""
     content = sys.stdin.buffer.read(MOST + 1)
     if len(content) > MOST:
-        raise UserError(f"standard input has more than {MOST >> 20} MiB: it is no text of an organizer")
+        raise UserError(f"standard input has more than {MOST >> 20} MiB")
     return content
 
 
 def _whole_number(digits: str) -> int:
-    """ValueError for more digits than Python reads, in our words."""
+    """ValueError for more digits than Python reads."""
     if len(digits) > MOST_DIGITS:
         raise ValueError(f"a number of {len(digits):,} digits")
     return int(digits)
 
 
-def _evaluation(folder: RunFolder, prices: dict[str, Price]) -> dict[str, Any]:
-    """The summary, computed again, by these prices or else its own; without an organization's own measures, if what the
-    run names is not installed."""
+def evaluated(folder: RunFolder, prices: dict[str, Price]) -> dict[str, Any]:
+    """The summary of an evaluation, computed again, by these prices or else its own; without an organization's own
+    measures, if a name in the run is not installed."""
     with suppress(UserError):
         prices = prices or folder.settings("eval", Evaluation).prices
         resolved = recorded(folder)
         resolved = replace(resolved, plan=replace(resolved.plan, prices=prices))
-        return {"summary": resolved.summary(resolved.in_order(folder.episodes()))}
-    return {"summary": summarise(folder.episodes(), prices=prices)}
+        return resolved.summary(resolved.in_order(folder.episodes()))
+    return summarise(folder.episodes(), prices=prices)
 
 
-def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:
-    """The metrics of each recorded step, computed again, and the summary of the last one; that alone, if what the
-    training names is not installed."""
-    from orgthink.training.recipes.registry import training_of
-
-    steps: dict[int, dict[str, Any]] = {}
-    last: list[Episode] = []
-    try:
-        settings: Optimization = training_of(folder).job.settings
-        for line, last in _steps(folder):
-            steps[line["step"]] = again = settings.measure(last)
-            if not quiet:
-                show(f"step {line['step']}/{settings.steps}  {_progress_text(settings, {**line, **again})}")
-    except (UserError, KeyError) as error:  # KeyError: metrics.jsonl lacks what the recipe writes
-        show(f"orgthink: steps are not rewarded again: {error}", error=True)
-        for line, episodes in _steps(folder):
-            steps[line["step"]], last = {}, episodes
-    if not steps:
-        raise UserError(f"{folder.path} has no episodes of a whole step: only rollouts are recorded")
-    return {"steps": steps, "summary": {f"step {max(steps)}": row for row in summarise(last).values()}}
-
-
-def _progress_text(settings: Optimization, line: dict[str, Any]) -> str:
-    """A step's metrics as text. UserError for those of another type than the recipe writes."""
-    try:
-        return settings.progress_text(line)
-    except (AttributeError, TypeError, ValueError) as error:
-        raise UserError(f"metrics.jsonl has no numbers of step {line['step']}: {error}") from error
-
-
-def _steps(folder: RunFolder) -> Iterator[tuple[dict[str, Any], list[Episode]]]:
-    """The recorded steps: their metrics and their episodes; not one whose metrics the run did not come to write."""
-    lines = {line["step"]: line for line in folder.metrics() if isinstance(line.get("step"), int)}
-    for step, group in groupby(folder.episodes(), lambda episode: episode.step):
-        if step not in lines:
-            return
-        yield lines[step], list(group)
+def last_step(folder: RunFolder) -> dict[str, Any]:
+    """The summary of the last recorded step of a training, without a step whose metrics were not written."""
+    steps = {line.get("step") for line in folder.metrics()}
+    step, last = 0, list[Episode]()
+    for step_of, group in groupby(folder.episodes(), lambda episode: episode.step):
+        if step_of in steps:
+            step, last = int(step_of or 0), list(group)
+    if not last:
+        raise UserError(f"{folder.path} has no episodes of a whole step")
+    return {f"step {step}": row for row in summarise(last).values()}
 
 
 def _show(value: object) -> str:

@@ -1,15 +1,16 @@
-"""What a user should know before a run begins, one line each on standard error."""
+"""Notes on standard error: what a user should know about a run, one line each."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from orgthink.engines import EngineSpec
 from orgthink.evaluate.compatibility import pool_warning
-from orgthink.evaluate.evaluation import Evaluation
-from orgthink.evaluate.presets import preset_of, style_here
+from orgthink.evaluate.plan import Evaluation
+from orgthink.evaluate.presets import preset_of
+from orgthink.measure.usage import Price
 from orgthink.record.episode import Episode, Status
 from orgthink.runtime.organization import Organization
 from orgthink.tasks import task_named
@@ -17,49 +18,35 @@ from orgthink.util.terminal import show
 
 
 def note(*lines: str | None) -> None:
-    """Print those that there are."""
+    """Print the lines that are not empty."""
     for line in filter(None, lines):
         show(f"orgthink: {line}", error=True)
 
 
-def all_problems(plan: Evaluation) -> str | None:
-    """That a task has fewer problems than were asked for."""
-    if plan.wanted is None:
-        return None
-    return f"{plan.task} has {plan.n} different {plan.split} problems, not {plan.wanted}: all of them"
-
-
-def by_convention(plan: Evaluation, n: int | None, samples: int | None, temperature: float | None) -> str | None:
-    """What a benchmark's convention decides, because the user gave nothing, and that rows are missing."""
+def problems_note(plan: Evaluation) -> str | None:
+    """The number of problems, if a benchmark's convention or the size of the task decides it."""
+    if plan.wanted is not None:
+        return f"{plan.task} has {plan.n} different {plan.split} problems, not {plan.wanted}: all of them are used"
     convention = task_named(plan.task).convention
-    if convention is None:
+    expected = None if convention is None else convention.problems or convention.published
+    if expected in (None, plan.n):
         return None
-    usual = [
-        f"{plan.n} problems (--n)" if n is None else "",
-        f"avg@{plan.samples} (--samples)" if samples is None else "",
-        f"temperature {plan.sampling.temperature:g} (--temperature)" if temperature is None else "",
-    ]
-    found = [f"by convention {', '.join(filter(None, usual))}"] if any(usual) else []
-    expected = convention.problems or convention.published
-    if n is None and expected not in (None, plan.n):
-        found.append(f"the published set has {expected} problems, and {plan.n} are here")
-    return f"{plan.task}: {'; '.join(found)}" if found else None
+    return f"{plan.task}: {plan.n} problems are here, and the published set has {expected}"
 
 
-def pools(organizations: Iterable[Organization], capacity: int) -> list[str | None]:
-    """Whose agents will wait for each other."""
+def pool_notes(organizations: Iterable[Organization], capacity: int) -> list[str | None]:
+    """Organizations whose agents will wait for each other."""
     return [pool_warning(organization, capacity) for organization in organizations]
 
 
-def ignored_server(spec: EngineSpec, model: str | None) -> str | None:
-    """That the default model is meant where OPENAI_BASE_URL is set too."""
-    server = os.environ.get("OPENAI_BASE_URL")
-    if model is not None or spec.url is not None or not server:
+def server_note(spec: EngineSpec, model: str | None) -> str | None:
+    """That the default model is used although OPENAI_BASE_URL is set."""
+    if model is not None or spec.url is not None or not os.environ.get("OPENAI_BASE_URL"):
         return None
     return f"no --model is named, so {spec.model} is used and not the server of OPENAI_BASE_URL: name its --model"
 
 
-def only_its_tasks(spec: EngineSpec) -> str | None:
+def question_note(spec: EngineSpec) -> str | None:
     """That a model cannot read a question in the user's words."""
     tasks = preset_of(spec).tasks
     if not tasks:
@@ -70,21 +57,19 @@ def only_its_tasks(spec: EngineSpec) -> str | None:
     )
 
 
-def never_returned(episodes: Iterable[Episode]) -> list[str]:
-    """Roles of models whose every reply ended without what the role returns."""
+def price_note(models: Iterable[str | None], prices: Mapping[str, Price]) -> str | None:
+    """Models without a price, if others have one."""
+    unknown = [model for model in dict.fromkeys(models) if model is not None and model not in prices]
+    return f"no price of {', '.join(unknown)}: dollars are unknown" if prices and unknown else None
+
+
+def return_notes(episodes: Iterable[Episode]) -> list[str]:
+    """Roles whose every reply ended without what the role returns."""
     ends: defaultdict[str, Counter[Status]] = defaultdict(Counter)
     for trace in (trace for episode in episodes for trace in episode.traces if trace.model is not None):
         ends[trace.role][trace.status] += 1
     return [
-        f"{role}: none of {found.total()} replies has what this role returns: its model may not have learned the role"
+        f"{role}: no reply of {found.total()} has what this role returns: its model may not have learned the role"
         for role, found in ends.items()
         if found.keys() == {Status.NO_RETURN} and found.total() > 1
     ]
-
-
-def unlike_its_style(spec: EngineSpec, organizations: Iterable[Organization]) -> str | None:
-    """That a server's model may have been trained with prompts other than the ones that it gets."""
-    style = style_here(spec)
-    if style is None or style in (used := {getattr(one, "prompts", style) for one in organizations}):
-        return None
-    return f"{spec.model} lies here with prompt style {style} and gets {', '.join(used)}: say --prompts {style}"

@@ -1,78 +1,60 @@
-"""How far a run is, on standard error: a bar on a terminal, a line every so often elsewhere."""
+"""Progress of a run: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from orgthink.record.episode import Episode
 from orgthink.record.failures import failure_message
 from orgthink.util.pace import Pace
 from orgthink.util.terminal import clean, show
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 LINES = 20
-"""About so many lines a run, where there is no terminal."""
+"""Lines of a run without a terminal, about."""
 HEARTBEAT = 60.0
-"""Seconds between lines that a run goes on, where there is no terminal."""
+"""Seconds between lines that show that a run goes on."""
+
+Advance = Callable[[int, str], None]
+"""Called with the number of things that are done, and a text about the last one."""
 
 
 @contextmanager
-def progress(total: int, *, live: bool = True) -> Iterator[Callable[[Episode, int], None]]:
-    """Gives a function to call with every episode that ends, and with how many then have.
+def progress(
+    total: int, *, prefix: str = "", every: int | None = None, live: bool = True, error: bool = True
+) -> Iterator[Advance]:
+    """Yields the function that shows progress, on standard error or else on standard output.
 
-    Without `live` there are lines on a terminal too, which leave what is typed alone.
+    Without `live` there are lines on a terminal too, which do not disturb what a person types.
     """
     from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeRemainingColumn as Remaining
 
-    console = Console(stderr=True)
-    with _bar(console, total) if live and console.is_terminal else _lines(total) as ended:
-        yield ended
+    console = Console(stderr=error)
+    if live and console.is_terminal:
+        text = TextColumn("{task.description}", markup=False)
+        with Progress(
+            BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), Remaining(), text, console=console
+        ) as bar:
+            task = bar.add_task("", total=total)
+            yield lambda done, text: bar.update(task, completed=done, description=clean(text))
+        return
+    pace, every = Pace(total), every or max(1, total // LINES)
 
+    def advance(done: int, text: str) -> None:
+        pace.advance(done)
+        if done % every == 0 or done == total:
+            show(f"{prefix}{done}/{total}  {text}{pace.left}", error=error)
 
-@contextmanager
-def _bar(console: Console, total: int) -> Iterator[Callable[[Episode, int], None]]:
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("episodes", total=total)
-        yield lambda episode, done: bar.update(task, completed=done, description=clean(describe(episode)))
-
-
-@contextmanager
-def _lines(total: int) -> Iterator[Callable[[Episode, int], None]]:
-    every, pace = max(1, total // LINES), Pace(total)
-    with heartbeat(lambda: f"{pace.done}/{total}{pace.quiet}"):
-
-        def ended(episode: Episode, done: int) -> None:
-            pace.advance(done)
-            if done % every == 0 or done == total:
-                show(f"{done}/{total}  {describe(episode)}{pace.left}", error=True)
-
-        yield ended
+    with heartbeat(lambda: f"{prefix}{pace.done}/{total}{pace.quiet}"):
+        yield advance
 
 
 @contextmanager
 def heartbeat(line: Callable[[], str], every: float = HEARTBEAT) -> Iterator[None]:
-    """Print a line on standard error every so often, while something else may block this thread."""
+    """Print a line on standard error at intervals, while something else may block this thread."""
     ended = threading.Event()
 
     def beat() -> None:
@@ -89,7 +71,7 @@ def heartbeat(line: Callable[[], str], every: float = HEARTBEAT) -> Iterator[Non
 
 
 def describe(episode: Episode) -> str:
-    """What came of an episode, in a few words."""
+    """The result of an episode, in a few words."""
     grade = episode.grade
     result = f"{grade.correct} of {grade.required}" if grade is not None else f"failed: {failure_message(episode)}"
     return f"{episode.organization}  {episode.problem.id}  {result}"

@@ -1,4 +1,4 @@
-"""Runs that stop and go on: Ctrl-C, what is said at the end, and `--resume`."""
+"""Runs that stop and go on: Ctrl-C, exit codes, and `--resume`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from orgthink.record.folder import RunFolder
 from orgthink.training.interrupt import answer
 from orgthink.util.errors import UserError
 from orgthink.util.settings import require_known
-from orgthink.util.terminal import show
 
 T = TypeVar("T")
 
@@ -27,24 +26,21 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 
 BLOCKED_SECONDS = 2.0
-"""An event loop that does not run for so long after the second Ctrl-C is blocked."""
+"""An event loop that does not run for this long after the second Ctrl-C is blocked."""
 
 SPENT = 3
-"""Exit code of a run that a bound on its spending stopped."""
+"""Exit code of a run that reached a limit on its spending."""
 
 
 def resumed(command: Any, **others: Any) -> RunFolder:
-    """The folder that a command goes on with. UserError if it names anything else, but for these fields."""
+    """The folder that a command resumes. UserError for any other option, except these fields."""
     if command != type(command)(resume=command.resume, **others):
         raise UserError("--resume takes everything else from the folder: give it alone")
     return RunFolder.open(command.resume)
 
 
 def settings_of(folder: RunFolder, kind: str, cls: type[T]) -> T:
-    """The settings of a run, as `RunFolder.settings` has them.
-
-    One that nothing here knows is named: a later version may have written it, or somebody by hand.
-    """
+    """The settings of a run. Notes an unknown one, which another version may have written."""
     settings = folder.settings(kind, cls)
     try:
         require_known(cls, folder.config["settings"])
@@ -54,13 +50,13 @@ def settings_of(folder: RunFolder, kind: str, cls: type[T]) -> T:
 
 
 def again(folder: RunFolder) -> str:
-    """How to go on with a run."""
+    """How to resume a run."""
     return f"go on with: orgthink {folder.config['kind']} --resume {folder.path}"
 
 
 @contextmanager
 def written(folder: RunFolder) -> Iterator[None]:
-    """Around what writes to a run folder: an OSError becomes one line that says how to go on."""
+    """Around code that writes to a run folder: an OSError becomes one line that says how to go on."""
     try:
         yield
     except OSError as error:
@@ -73,28 +69,26 @@ def written(folder: RunFolder) -> Iterator[None]:
 def exit_code(
     folder: RunFolder, done: int, total: int, things: str, failed: int, failure: str, bound: Bound | None = None
 ) -> int:
-    """Say what is missing, if anything is; 0, 1 if something failed, 3 at a bound, 130 after Ctrl-C.
+    """Print what is missing; return 0, 1 if something failed, 3 at a limit on spending, 130 after Ctrl-C.
 
-    `things` are what was to be done, such as `episodes`; `failure` says which failed and why, `bound` which bound of
-    the run is reached.
+    `things` are the units of work, such as `episodes`; `failure` says which failed and why.
     """
     if done < total and bound is not None:
-        why = f"stopped after {done} of {total} {things}: {bound}"
-        show(f"orgthink: {why}; {again(folder)} {bound.option} MORE", error=True)
+        note(f"stopped after {done} of {total} {things}: {bound}; {again(folder)} {bound.option} MORE")
         return SPENT
     if done < total:
-        show(f"orgthink: stopped after {done} of {total} {things}; {again(folder)}", error=True)
+        note(f"stopped after {done} of {total} {things}; {again(folder)}")
         return INTERRUPTED
     if failed:
-        show(f"orgthink: {failed} of {total} {failure}; {again(folder)}", error=True)
+        note(f"{failed} of {total} {failure}; {again(folder)}")
     return int(bool(failed))
 
 
 async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object, T]]) -> T | None:
-    """Do the work. Ctrl-C sets the event it is given, a second one cancels it: then there is no result.
+    """Do the work. The first Ctrl-C sets the event that the work gets, the second cancels it: then the result is
+    `None`.
 
-    KeyboardInterrupt at a third one, and where the loop does not take the second one: an organization that never waits
-    blocks it.
+    KeyboardInterrupt at the third Ctrl-C, or if the loop does not take the second one because the work blocks it.
     """
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     task = loop.create_task(work(stop))
@@ -112,7 +106,7 @@ async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object
         times += 1  # before the answer: the next Ctrl-C may follow it at once
         if times == 1:
             loop.call_soon_threadsafe(stop.set)
-            answer("orgthink: finishing what is under way; Ctrl-C again stops now")
+            answer("orgthink: finishing running work; Ctrl-C again stops now")
         elif times == 2:
             loop.call_soon_threadsafe(cancel)
             second.put(None)
@@ -127,7 +121,7 @@ async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object
             raise
         return None
     finally:
-        if signal.getsignal(signal.SIGINT) is interrupt:  # not where the program has gone on without what never ends
+        if signal.getsignal(signal.SIGINT) is interrupt:  # not if the program has given up a task that never ends
             signal.signal(signal.SIGINT, before)
         taken.set()
         second.put(None)
@@ -142,7 +136,7 @@ def _insist(second: SimpleQueue[None], taken: threading.Event) -> None:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Around what may block the loop for long and can be given up, such as opening a model: Ctrl-C ends it now."""
+    """Around work that may block the loop for long and can be given up, such as opening a model: Ctrl-C ends it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

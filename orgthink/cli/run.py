@@ -1,25 +1,20 @@
-"""`orgthink run`: one problem, watched."""
+"""`orgthink run`: one problem, printed while it is solved."""
 
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.approval import Approved, approver
-from orgthink.cli.lanes import lanes
-from orgthink.cli.notes import ignored_server, never_returned, note, only_its_tasks, pools, unlike_its_style
-from orgthink.cli.options import Options
-from orgthink.cli.prices import read_prices, unpriced
+from orgthink.cli.notes import note, pool_notes, price_note, question_note, return_notes, server_note
+from orgthink.cli.options import Options, read_prices
+from orgthink.cli.story import Story
 from orgthink.engines import Engines
-from orgthink.engines.person import ask_at_terminal
-from orgthink.evaluate.compatibility import require_sampling_noise
-from orgthink.evaluate.evaluation import distinct
-from orgthink.evaluate.grading import grade_or_keep
+from orgthink.evaluate.plan import QUESTION, distinct
+from orgthink.evaluate.run import solve
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
@@ -27,21 +22,13 @@ from orgthink.measure.usage import Prices, dollars, sampled_tokens, spent
 from orgthink.record.episode import Episode, Problem
 from orgthink.record.episode_json import dump
 from orgthink.record.failures import engine_failed, failure_message
-from orgthink.runtime import Approve
-from orgthink.runtime.agent import Backing
-from orgthink.runtime.attempt import WrongReturn, attempt
-from orgthink.runtime.budget import Limits
+from orgthink.runtime.attempt import WrongReturn
 from orgthink.runtime.clock import run_main
-from orgthink.runtime.organization import Organization
-from orgthink.tasks import task_of
 from orgthink.util.errors import UserError, required
 from orgthink.util.terminal import show
 
 MOST_FAULTS = 20
-"""Format errors that are named."""
-
-FREE = "free"
-"""Task of a problem that the user typed: nobody can grade it."""
+"""Format errors that are listed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +40,9 @@ class RunCommand(Options):
     task: str | None = None
     """Task to draw a problem from, by --seed."""
     organization: str = "asyncthink"
-    """Who solves it."""
-    approve: Approved | None = None
-    """Calls that begin only when you allow them at the terminal: those of `tools`, `forks` of agents, or `all`."""
+    """Organization that solves it."""
     json: bool = False
-    """Print nothing but one JSON object: the answer, its grade and measures, and the whole episode as it is stored."""
+    """Print only one JSON object: the answer, its grade and measures, and the whole episode as it is stored."""
     prices: Path | None = None
     """TOML or JSON file with dollars for a million tokens of each model, as for `orgthink eval`."""
 
@@ -65,83 +50,54 @@ class RunCommand(Options):
         return run_main(self._run())
 
     async def _run(self) -> int:
-        spec, prices = self.spec(), read_prices(self.prices)
-        organized = self.organize((self.organization,))
-        ((label, how),) = organized.items()
-        organization, problem = how.named(label), self.find()
-        sampling, limits = self.sampling(organized), self.limits(organized)
-        others = self.backed(organized)
-        require_sampling_noise(organization, sampling, limits.capacity, others)
-        hook = None if self.approve is None else approver(self.approve, ask_at_terminal())
-        note(ignored_server(spec, self.model), *pools([organization], limits.capacity))
-        note(only_its_tasks(spec) if problem.task == FREE else None)
+        problem, prices = self._problem(), read_prices(self.prices)
+        plan = self.plan_of(QUESTION, (self.organization,), n=1)
+        note(server_note(plan.engine, self.model), *pool_notes(plan.made().values(), plan.limits.capacity))
+        note(question_note(plan.engine) if problem.task == QUESTION else None)
+        if not self.json:
+            show(problem.text)
         async with Engines() as engines:
-            own = Backing(await engines.get(spec), sampling)
-            if spec.model is None:
-                note(unlike_its_style(await engines.named(spec), [organization]))
-            roles = {name: Backing(await engines.get(role.engine), role.sampling) for name, role in others.items()}
-            note(unpriced([backing.engine.model for backing in (own, *roles.values())], prices))
+            note(price_note([(await engines.get(spec)).model for spec in plan.engines], prices))
             try:
-                episode = await watched(organization, problem, own, roles, limits, silent=self.json, approve=hook)
+                episode = await solve(plan, problem, engines, watch=None if self.json else Story().watch)
             except WrongReturn as error:
                 raise UserError(str(error)) from error
-            code = tell_json(episode, prices) if self.json else tell(episode, prices)
-            note(*never_returned([episode]))
-            return code
+        show(json.dumps(as_json(episode, prices)) if self.json else as_text(episode, prices))
+        if engine_failed(episode):
+            note(failure_message(episode))
+        note(*return_notes([episode]))
+        return int(engine_failed(episode))
 
-    def find(self) -> Problem:
-        """What is to be solved."""
+    def _problem(self) -> Problem:
         if self.problem is None:
             return distinct(required(self.task, "task", "--task TASK, or the problem itself"), "test", self.seed, 1)[0]
         if not self.problem.strip():
             raise UserError("the problem is empty")
-        return Problem(id=FREE, task=FREE, text=self.problem)
+        return Problem(id=QUESTION, task=QUESTION, text=self.problem)
 
 
-async def watched(
-    organization: Organization,
-    problem: Problem,
-    default: Backing,
-    roles: dict[str, Backing],
-    limits: Limits,
-    *,
-    silent: bool = False,
-    approve: Approve | None = None,
-) -> Episode:
-    """An attempt, shown while it happens unless it is `silent`, with its grade if the problem is a task's."""
-    if not silent:
-        show(problem.text)
-    people = approve is not None or any(one.engine.person for one in (default, *roles.values()))
-    with nullcontext() if silent else lanes(live=not people) as watch:
-        how = {"roles": roles, "limits": limits, "watch": watch, "approve": approve}
-        episode = await attempt(organization, problem, default, **how)
-    task = task_of(problem)
-    return episode if task is None else grade_or_keep(episode, task)
-
-
-def tell(episode: Episode, prices: Prices) -> int:
-    """Print what came of it; return the exit code."""
-    show(f"\nanswer:\n{episode.answer}" if episode.answer is not None else "\nno answer")
+def as_text(episode: Episode, prices: Prices) -> str:
+    """The answer and the measures of an episode."""
     facts = [
         f"{critical_path(episode)} steps on the critical path",
         f"{sampled_tokens(episode)} tokens",
         f"{episode.seconds:.2f} s",
     ]
     if prices and (paid := dollars(episode.traces, prices)) is not None:
-        how = f", ${paid.estimated:.4g} of them by our own counts" if paid.estimated else ""
-        facts.append(f"${paid.total:.4g}{how}")
+        estimated = f", ${paid.estimated:.4g} of them by our own counts" if paid.estimated else ""
+        facts.append(f"${paid.total:.4g}{estimated}")
     if episode.grade is not None:
         facts.insert(0, f"{episode.grade.correct} of {episode.grade.required} right")
     faults = episode.format_faults
     facts += [f"{fault.kind} by {fault.agent}" for fault in faults[:MOST_FAULTS]]
     facts += [f"{len(faults) - MOST_FAULTS} more format errors"] if len(faults) > MOST_FAULTS else []
-    show(", ".join(facts))
-    return complain_of(episode)
+    answer = "no answer" if episode.answer is None else f"answer:\n{episode.answer}"
+    return f"\n{answer}\n{', '.join(facts)}"
 
 
-def tell_json(episode: Episode, prices: Prices) -> int:
-    """Print it as JSON; return the exit code."""
-    found = {
+def as_json(episode: Episode, prices: Prices) -> dict[str, object]:
+    """The same, with the whole episode."""
+    return {
         "answer": episode.answer,
         "all_correct": all_correct(episode),
         "critical_path_steps": critical_path(episode),
@@ -151,12 +107,3 @@ def tell_json(episode: Episode, prices: Prices) -> int:
         "dollars": spent(episode, prices),
         "episode": json.loads(dump(episode)),
     }
-    show(json.dumps(found))
-    return complain_of(episode)
-
-
-def complain_of(episode: Episode) -> int:
-    """Say so if an engine failed; the exit code."""
-    if engine_failed(episode):
-        show(f"orgthink: {failure_message(episode)}", error=True)
-    return int(engine_failed(episode))

@@ -5,57 +5,58 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
-from orgthink.cli.notes import ignored_server, note
+from orgthink.cli.export import collector_at
+from orgthink.cli.notes import note, server_note
 from orgthink.cli.options import Options
-from orgthink.cli.tracing import Around, Traced
 from orgthink.engines import Engines
-from orgthink.evaluate.evaluation import OrganizationSpec
+from orgthink.evaluate.plan import QUESTION, Evaluation
+from orgthink.evaluate.run import backings
 from orgthink.record.folder import RunFolder, dated
-from orgthink.runtime import Backing
 from orgthink.runtime.clock import run_main
-from orgthink.util.errors import UserError, pick
+from orgthink.util.errors import UserError
 from orgthink.util.redaction import conceal
-from orgthink.util.tabular import toml_tables
 from orgthink.util.terminal import show
-from orgthink.util.validation import typed
 
 if TYPE_CHECKING:
+    from orgthink.export.otlp import Collector
     from orgthink.serve.episodes import Served
 
 KEY = "ORGTHINK_API_KEY"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serve(Traced, Options):
+class Serve(Options):
     """Serve organizations as models named ORGANIZATION-MODEL, at /v1/chat/completions and /v1/responses.
 
     Every episode is stored: the page at / shows them while they run, and `orgthink view DIR` shows them afterwards.
     """
 
     organizations: tuple[str, ...] = ("asyncthink",)
-    """Organizations to serve."""
-    more: Annotated[Path | None, arg(metavar="FILE")] = None
-    """TOML file with further models: a table for each, whose name is the model's, with `organization` and the options
-    above."""
+    """Organizations to serve: names, or label=name to have one of them twice, with settings of its own (--set)."""
+    models: Annotated[tuple[str, ...], arg(metavar="LABEL=MODEL[@URL]")] = ()
+    """Models of their own for some organizations, by label."""
     host: str = "127.0.0.1"
     """Address to listen at."""
     port: int = 8000
     """Port to listen at; 0 takes a free one."""
     api_key: str | None = None
-    """Key that clients must send; without it that of ORGTHINK_API_KEY. Needed where other machines can call."""
+    """Key that clients must send; without it that of ORGTHINK_API_KEY. Required if other machines can call."""
     concurrency: int = 64
     """Episodes at once; further requests get the status 429."""
     no_page: bool = False
-    """Without the live page at /, on which whoever may call sees the episodes of all clients."""
+    """Without the live page at /, which shows the episodes of all clients."""
+    otlp: Annotated[str | None, arg(metavar="URL")] = None
+    """OpenTelemetry collector that gets every episode as spans, such as http://localhost:4318."""
+    otlp_content: bool = False
+    """Send prompts, replies and results too."""
     out: Annotated[Path | None, arg(metavar="DIR")] = None
     """New run folder; without it one under runs/."""
 
@@ -67,21 +68,23 @@ class Serve(Traced, Options):
             raise UserError(f"--concurrency {self.concurrency}: at least one episode must run")
         if find_spec("uvicorn") is None or find_spec("starlette") is None:
             raise UserError('serving needs the extra: pip install "orgthink[serve]"')
+        if self.otlp_content and self.otlp is None:
+            raise UserError("--otlp-content goes with --otlp URL")
         conceal(key or "")
-        run_main(self._serve(key, self.traced()))
+        run_main(self._serve(key, None if self.otlp is None else collector_at(self.otlp, self.otlp_content)))
         return 0
 
-    async def _serve(self, key: str | None, traced: Around) -> None:
+    async def _serve(self, key: str | None, collector: Collector | None) -> None:
         from orgthink.serve.app import application, server
         from orgthink.serve.episodes import ServedEpisodes
 
-        more = _tables(self.more)
-        note(ignored_server(self.spec(), self.model))
+        plan = self.plan_of(QUESTION, self.organizations, self.models, n=1)
+        note(server_note(plan.engine, self.model))
         with self._listening() as place:
             async with Engines() as engines:
-                models = await self._models(more, engines)
+                models = await _served(plan, engines)
                 folder = RunFolder.create(self.out or dated("serve"), "serve", {"models": list(models)})
-                with traced(folder), folder.journal(redo=None) as journal:
+                with self._sending(folder, collector), folder.journal(redo=None) as journal:
                     episodes = ServedEpisodes(journal, self.concurrency)
                     app = application(models, episodes, key=key, page=not self.no_page)
                     port = place.getsockname()[1]
@@ -89,9 +92,16 @@ class Serve(Traced, Options):
                     for number in (signal.SIGTERM, signal.SIGINT):  # the server raises them again at its end
                         signal.signal(number, lambda *_: None)
                     await server(app).serve([place])
-                    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # an episode may have no end: another signal is one
+                    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second signal ends an episode without an end
                     signal.signal(signal.SIGINT, signal.default_int_handler)
                     await episodes.drain()
+
+    def _sending(self, folder: RunFolder, collector: Collector | None) -> AbstractContextManager[object]:
+        if collector is None:
+            return nullcontext()
+        from orgthink.export.otlp import sending
+
+        return sending(folder, collector)
 
     def _listening(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
@@ -100,57 +110,15 @@ class Serve(Traced, Options):
         except (OSError, OverflowError) as error:
             raise UserError(f"nothing can listen at {self.host}, port {self.port}: {error}") from error
 
-    async def _models(self, more: Mapping[str, Configured], engines: Engines) -> dict[str, Served]:
-        """What is served, by the names of the models."""
-        found: dict[str, Served] = {}
-        for label, times in Counter(OrganizationSpec(each).label for each in self.organizations).items():
-            if times > 1:
-                raise UserError(f"--organizations has {label} twice: a file for --more gives each a name of its own")
-        for organization in self.organizations:
-            one = await _served(organization, self, engines)
-            found[f"{one.organization.name}-{one.base}"] = one
-        for name, options in more.items():
-            if name in found:
-                raise UserError(f"{self.more}: {name} is served already")
-            found[name] = await _served(options.organization, options, engines)
-        return found
 
-
-@dataclass(frozen=True, kw_only=True)
-class Configured(Options):
-    """A model of a TOML file."""
-
-    organization: str = "asyncthink"
-    """Who answers."""
-
-
-def _tables(file: Path | None) -> dict[str, Configured]:
-    """The models of a TOML file. UserError that names it."""
-    if file is None:
-        return {}
-    tables = toml_tables(file)
-    options = {field.name: field.name for field in fields(Configured)} | {"sampling": "role_sampling"}
-    found: dict[str, Configured] = {}
-    for name, table in tables.items():
-        if not isinstance(table, dict):
-            raise UserError(f"{file}: {name} is not the table of a model")
-        for option in table:
-            pick(f"option of {name} in {file}", option, dict.fromkeys(options))
-        named = {options[option]: value for option, value in table.items()}
-        found[name] = typed(Configured, named, f"{file}, {name}")
-    return found
-
-
-async def _served(organization: str, options: Options, engines: Engines) -> Served:
-    """An organization as the options set it, with open engines."""
+async def _served(plan: Evaluation, engines: Engines) -> dict[str, Served]:
+    """The served models by name, with open engines."""
     from orgthink.serve.episodes import Served
 
-    organized = options.organize((organization,))
-    ((label, how),) = organized.items()
-    sampling = options.sampling(organized)
-    spec = await engines.named(options.spec())
-    roles = {
-        name: Backing(await engines.get(role.engine), role.sampling) for name, role in options.backed(organized).items()
-    }
-    default = Backing(await engines.get(spec), sampling)
-    return Served(Path(spec.model or "model").name, how.named(label), default, roles, options.limits(organized))
+    _, own, roles = await backings(plan, engines)
+    found: dict[str, Served] = {}
+    for label, organization in plan.made().items():
+        spec = await engines.named(plan.organizations[label].engine or plan.engine)
+        base = Path(spec.model or "model").name
+        found[f"{label}-{base}"] = Served(base, organization, own[label], roles, plan.limits)
+    return found

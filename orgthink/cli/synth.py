@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from orgthink.cli.progress import LINES, heartbeat
+from orgthink.cli.progress import progress
 from orgthink.cli.resuming import exit_code, interruptible, resumed, settings_of, stoppable, written
 from orgthink.engines import Engines, engine_spec
 from orgthink.engines.engine import Engine
-from orgthink.evaluate.evaluation import require_planned
+from orgthink.evaluate.run import require_planned
 from orgthink.record.episode import Sampling
 from orgthink.record.failures import failure_message
 from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.runtime.clock import run_main
 from orgthink.util.errors import UserError, required, user_input
-from orgthink.util.pace import Pace
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:
@@ -29,38 +28,38 @@ class Synth:
     """Let a teacher write traces of an organizer and its workers; keep those that pass the rules as
     query-response pairs, in JSON lines and parquet.
 
-    Everything goes to a run folder as it happens. After Ctrl-C, a crash or `kill -9`, `--resume DIR` goes on.
+    Traces are stored as they end. After Ctrl-C, a crash or `kill -9`, `--resume DIR` goes on.
     """
 
     task: str | None = None
-    """Which problems, of the train split."""
+    """Task, whose train split is used."""
     n: int = 100
-    """How many different problems."""
+    """Number of different problems."""
     teacher: Literal["program", "model"] = "model"
     """`program` knows the task and needs no model; `model` is that of --model or --url."""
     model: str | None = None
     """A server's name for a model, a model folder, or `vllm:` and one; without it the only model of the server."""
     url: str | None = None
-    """Base URL of an OpenAI-compatible server; without it OPENAI_BASE_URL serves models that do not lie here.
-    OPENAI_API_KEY is sent along."""
+    """Base URL of an OpenAI-compatible server; without it OPENAI_BASE_URL serves models that are not on this
+    machine. OPENAI_API_KEY is sent along."""
     capacity: int = 2
-    """c: the most agents at work at once, the organizer included."""
+    """c: agents that may decode at once, the organizer included."""
     prompts: str | None = None
     """Style of the student's prompts; without it the program's, or `paper` for a model."""
     correct_only: bool = False
-    """Drop what does not end in an all correct answer."""
+    """Drop traces without an all correct answer."""
     max_tokens: int = 4096
     """Tokens that the teacher may sample for one problem."""
     temperature: float = 1.0
     """0 is greedy."""
     seed: int = 0
-    """Of the problems, the plans and the sampling."""
+    """Seed for problems, plans and sampling."""
     concurrency: int = 16
-    """Requests under way at once."""
+    """Requests at once."""
     out: Path | None = None
     """New run folder; without it one under runs/, named after the task and the time."""
     resume: Path | None = None
-    """Run folder to go on with; it knows everything else."""
+    """Run folder to go on with. Its settings hold."""
 
     def __call__(self) -> int:
         from orgthink.training.coldstart.synthesis import Synthesis
@@ -72,7 +71,7 @@ class Synth:
         return run_main(conduct(settings_of(folder, "synth", Synthesis), folder))
 
     def plan(self) -> Synthesis:
-        """UserError for anything that cannot be."""
+        """The plan of the options. UserError for bad input."""
         from orgthink.training.coldstart.synthesis import Synthesis, problems
         from orgthink.training.coldstart.teachers import program_of
 
@@ -80,7 +79,7 @@ class Synth:
         if self.teacher == "program" and named:
             raise UserError("--teacher program needs no model: leave --model and --url out")
         if self.teacher == "model" and not named:
-            raise UserError("who teaches? --model and --url name a model, --teacher program one that needs none")
+            raise UserError("no teacher: name a model with --model or --url, or take --teacher program")
         task = required(self.task, "task", "--task TASK")
         style = self.prompts or (program_of(task).prompts if self.teacher == "program" else "paper")
         with user_input():
@@ -100,7 +99,7 @@ class Synth:
 
 
 async def conduct(plan: Synthesis, target: RunFolder | Path) -> int:
-    """Make a new run at a path, or go on with one; print what came of it and return the exit code."""
+    """Make a new run at a path, or go on with one; print its result and return the exit code."""
     if isinstance(target, Path):
         require_vacant(target)
     elif (harvest := _concluded(plan, target)).done == plan.n and not harvest.failed:
@@ -114,13 +113,11 @@ async def conduct(plan: Synthesis, target: RunFolder | Path) -> int:
             target = RunFolder.create(target, "synth", plan)
         folder = target
         harvest = await interruptible(lambda stop: _synthesise(plan, engine, folder, stop))
-    if harvest is None:  # stopped at once: what is under way is lost, what has come is not
-        harvest = _concluded(plan, folder)
-    return report(folder, harvest)
+    return report(folder, _concluded(plan, folder) if harvest is None else harvest)
 
 
 def _concluded(plan: Synthesis, folder: RunFolder) -> Harvest:
-    """What a run has so far. Its pairs and its summary are written anew. UserError if another process writes there."""
+    """The result of a run so far. Rewrites its pairs and its summary."""
     from orgthink.training.coldstart.synthesis import conclude, harvested, problems
 
     with written(folder), folder.journal(redo=None) as journal:
@@ -139,18 +136,16 @@ async def _synthesise(plan: Synthesis, engine: Engine | None, folder: RunFolder,
         teach = program_teacher(plan.task, plan.capacity, plan.seed)
     else:
         teach = model_teacher(engine, plan.sampling, plan.capacity, plan.seed)
-    pace = Pace(plan.n)
+    with written(folder), progress(plan.n) as advance:
 
-    def progress(harvest: Harvest) -> None:
-        pace.advance(harvest.done)
-        _report(harvest, pace.left)
+        def ended(harvest: Harvest) -> None:
+            advance(harvest.done, _counts(harvest))
 
-    with written(folder), heartbeat(lambda: f"{pace.done}/{plan.n}{pace.quiet}"):
-        return await synthesise(plan, teach, folder, stop=stop, progress=progress)
+        return await synthesise(plan, teach, folder, stop=stop, progress=ended)
 
 
 def report(folder: RunFolder, harvest: Harvest) -> int:
-    """Print what was kept and dropped, and how to go on if something is missing; return the exit code."""
+    """Print the numbers of pairs, and how to go on if something is missing; return the exit code."""
     from orgthink.training.coldstart.synthesis import ROWS, TABLE
     from orgthink.util.tabular import has_parquet
 
@@ -172,10 +167,7 @@ def report(folder: RunFolder, harvest: Harvest) -> int:
     return exit_code(folder, harvest.done, total, "problems", count, why)
 
 
-def _report(harvest: Harvest, left: str) -> None:
-    """A line on standard error every so often."""
-    done, total = harvest.done, harvest.plan.n
-    if done % max(1, total // LINES) == 0 or done == total:
-        counts = f"kept {len(harvest.accepted)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"
-        counts += f"  ungraded {len(harvest.ungraded)}" if harvest.ungraded else ""
-        show(f"{done}/{total}  {counts}{left}", error=True)
+def _counts(harvest: Harvest) -> str:
+    """The numbers of traces by their result."""
+    counts = f"kept {len(harvest.accepted)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"
+    return counts + (f"  ungraded {len(harvest.ungraded)}" if harvest.ungraded else "")

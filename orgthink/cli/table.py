@@ -7,14 +7,14 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orgthink.evaluate.evaluation import Evaluation
+from orgthink.evaluate.plan import Evaluation
 from orgthink.measure.columns import columns
 from orgthink.record.folder import RunFolder
 from orgthink.util.terminal import excerpt, show
 
 
 def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: Mapping[str, str]) -> None:
-    """To standard output, as wide as the terminal; 120 columns where there is none."""
+    """Print the table to standard output, as wide as the terminal, or 120 columns."""
     header, rows = cells(summary)
     settings = "; ".join(value if name == "problems" else f"{name} {value}" for name, value in conditions.items())
     unit = "; cost in units" if "cost" in header else ""
@@ -24,50 +24,28 @@ def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: Mapping[st
         show(line)
 
 
-def print_comparison(
-    compared: Mapping[str, Mapping[str, Mapping[str, Any]]], baseline: str, corner: str | None = None
-) -> None:
-    """To standard output: each organization against the baseline, with paired 95 % intervals and the change in %."""
-    units = {"all_correct": ("all correct %", 100), "critical_path_steps": ("critical path", 1)}
-    units |= {"sampled_tokens": ("tokens", 1), "seconds": ("seconds", 1)}
-    header = ["", corner or f"against {baseline}", baseline, "difference", "change %", "problems"]
-    rows: list[list[str]] = []
-    for name, measures in compared.items():
-        for measure, found in measures.items():
-            label, factor = units[measure]
-            mean = {"mean": found["baseline"], "low": None, "high": None}
-            change = "–" if found["change"] is None else f"{100 * found['change']:+.0f}"
-            digits = 2 if measure == "seconds" else 1
-            gap, n = _show(found["difference"], factor, digits), str(found["difference"]["n"])
-            rows.append(
-                [excerpt(name) if measure == "all_correct" else "", label, _show(mean, factor, digits), gap, change, n]
-            )
-    show("", *lay_out(header, rows, shutil.get_terminal_size((120, 24)).columns))
-
-
 def lay_out(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Lines of a table that are no longer than `width`, where that is possible. No cell is ever cut.
+    """Lines of a table that are no longer than `width`, if possible. No cell is ever cut.
 
     A table that is too wide is turned: a row for each measure, a column for each organization, in several parts if they
-    do not stand side by side.
+    do not fit next to each other.
     """
-    lines = _aligned([header, *rows])
+    lines = aligned([header, *rows])
     if max(map(len, lines)) <= width:
         return lines
-    measures, named = list(header), [list(row) for row in rows]
-    parts: list[list[list[str]]] = [[measures]]
-    for row in named:
+    parts: list[list[Sequence[str]]] = [[header]]
+    for row in rows:
         if len(parts[-1]) > 1 and max(map(len, _turned([*parts[-1], row]))) > width:
-            parts.append([measures])
+            parts.append([header])
         parts[-1].append(row)
     return [line for i, part in enumerate(parts) for line in ([""] if i else []) + _turned(part)]
 
 
 def _turned(columns: Sequence[Sequence[str]]) -> list[str]:
-    return _aligned([list(line) for line in zip(*columns, strict=True)])
+    return aligned([list(line) for line in zip(*columns, strict=True)])
 
 
-def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     """Columns two spaces apart: the first is flush left, the others flush right. A rule stands below the first line."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     text = [
@@ -85,13 +63,13 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
     rows = []
     for name, row in summary.items():
         attempts = f"{row['n'] - row['ungraded']} / {row['n']}" if ungraded else str(row["n"])
-        numbers = (_show(column.value(row), column.factor, column.digits) for column in found)
+        numbers = (shown(column.value(row), column.factor, column.digits) for column in found)
         rows.append([excerpt(name), attempts, *numbers])
     return header, rows
 
 
 def conditions(folder: RunFolder) -> dict[str, str]:
-    """Under which conditions the numbers of a run were measured, as far as its config.json tells."""
+    """The conditions of a run's numbers, as its config.json has them."""
     made = {"orgthink": f"{folder.config['orgthink']} {folder.config.get('commit') or ''}".rstrip()}
     if folder.config["kind"] != "eval":
         return made
@@ -99,7 +77,7 @@ def conditions(folder: RunFolder) -> dict[str, str]:
     total, budget = plan.limits.max_tokens, "an agent"
     if total is None or total > plan.sampling.max_tokens:
         budget = "a segment, renewed at each join" + ("" if total is None else f", and {total} an agent")
-    every = "" if plan.wanted is None else f" (all that there are, {plan.wanted} were asked for)"
+    every = "" if plan.wanted is None else f" (all of them; {plan.wanted} were requested)"
     found = {
         "problems": f"{plan.n} {plan.split} problems of {plan.task}{every}",
         "seed": str(plan.seed),
@@ -107,7 +85,7 @@ def conditions(folder: RunFolder) -> dict[str, str]:
         **({"model": str(plan.engine.model)} if any(not spec.engine for spec in plan.organizations.values()) else {}),
         "temperature": f"{plan.sampling.temperature:g}" if plan.sampling.temperature else "0 (greedy)",
         "budget": f"{plan.sampling.max_tokens} tokens {budget}",
-        "capacity": ", ".join(dict.fromkeys(str(plan.limits_of(label).capacity) for label in plan.organizations)),
+        "capacity": str(plan.limits.capacity),
         "concurrency": f"{plan.concurrency} episodes at once",
     }
     if plan.template is not None:
@@ -118,7 +96,7 @@ def conditions(folder: RunFolder) -> dict[str, str]:
 
 
 def _bill(summary: Mapping[str, Mapping[str, Any]]) -> str:
-    """The sum of the dollars, and how much of it no server has reported; empty without prices."""
+    """The sum of the dollars, and the share that no server has reported; empty without prices."""
     rows = [row for row in summary.values() if row.get("dollars_total") is not None]
     if not rows:
         return ""
@@ -127,7 +105,8 @@ def _bill(summary: Mapping[str, Mapping[str, Any]]) -> str:
     return f" Dollars of an episode; ${total:.4g} in all, {share:.0f} % by our own counts."
 
 
-def _show(estimate: Mapping[str, Any], factor: float, digits: int) -> str:
+def shown(estimate: Mapping[str, Any], factor: float, digits: int) -> str:
+    """A mean with its interval."""
     if estimate["mean"] is None:
         return "–"
     mean = f"{factor * estimate['mean']:.{digits}f}"

@@ -3,67 +3,62 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.progress import heartbeat
+from orgthink.cli.progress import progress
 from orgthink.cli.resuming import resumed, settings_of, written
-from orgthink.cli.tracing import Traced
 from orgthink.record.folder import RunFolder, require_vacant
 from orgthink.util.errors import UserError, required, user_input
-from orgthink.util.pace import Pace
-from orgthink.util.terminal import clean, show
+from orgthink.util.terminal import show
 
 if TYPE_CHECKING:
     from orgthink.training.cluster.verl.nodes import Placement
-    from orgthink.training.optimization import Optimization
-    from orgthink.training.recipes.jobs import Job, Report
+    from orgthink.training.recipes.jobs import Job
     from orgthink.training.recipes.registry import Training
-    from orgthink.training.sft import SftSettings
 
 
 @dataclass(frozen=True)
-class Train(Traced):
+class Train:
     """Train a model by a recipe; checkpoints are Hugging Face folders.
 
     Ctrl-C finishes the step and saves; a second one stops at once. `--resume DIR` goes on exactly where it was saved.
-    With `--backend verl` Ctrl-C stops at once and saves nothing: what is lost is the steps since the last checkpoint.
+    With `--backend verl` Ctrl-C stops at once and loses the steps since the last checkpoint.
     """
 
     recipe: Annotated[Positional[str | None], arg(metavar="RECIPE")] = None
-    """Which recipe: `asyncthink-qwen3-math`, `marsrl-qwen3`, … (an unknown name lists them)."""
+    """Recipe, such as `asyncthink-qwen3-math` or `marsrl-qwen3`; `orgthink list recipes` lists them."""
     model: str | None = None
     """Shipped model or model folder to start from; without it the recipe's."""
     pairs: Path | None = None
     """File of query–response pairs to learn from, as `orgthink synth` writes them."""
     episodes: Path | None = None
-    """Run folder of managers' trajectories to learn from, as `orgthink eval --samples 8 --split train` makes one."""
+    """Run folder of managers' trajectories to learn from, made by `orgthink eval --samples 8 --split train`."""
     lora: int | None = None
     """Train a low-rank adapter of this rank in place of the weights."""
     steps: int | None = None
     """Optimizer steps of supervised training, rollouts of reinforcement learning; without it as many as the recipe
     says."""
     seed: int | None = None
-    """Of weights, data and sampling; without it the recipe's."""
+    """Seed for weights, data and sampling; without it the recipe's."""
     set: Annotated[tuple[str, ...], arg(metavar="SETTING=VALUE")] = ()
     """Settings of the recipe, such as learning_rate=1e-4, rollout.group=16 or sampler=vllm."""
     device: str = "auto"
-    """`cpu`, `cuda`, or whichever is there."""
+    """`cpu`, `cuda`, or `auto`."""
     backend: Literal["embedded", "verl"] = "embedded"
-    """`embedded` trains in this process; `verl` on a cluster (docs/scale.md), with --device cpu for a look."""
+    """`embedded` trains in this process; `verl` on a cluster (docs/scale.md)."""
     cluster: Annotated[tuple[str, ...], arg(metavar="SETTING=VALUE")] = ()
-    """Where verl runs, such as nodes=2 gpus=8 tensor_parallel=2 address=HOST:6379; other settings are verl's own."""
+    """Settings of the cluster for verl, such as nodes=2 gpus=8 tensor_parallel=2 address=HOST:6379; other
+    settings are verl's own."""
     out: Path | None = None
     """New run folder; without it runs/RECIPE."""
     dry_run: bool = False
-    """Train nothing: check, and print the settings and what follows from them as JSON."""
+    """Train nothing: check the settings, and print them and their consequences as JSON."""
     resume: Path | None = None
-    """Run folder to go on with; it knows everything else."""
+    """Run folder to go on with. Its settings hold."""
 
     def __call__(self) -> int:
         try:
@@ -73,19 +68,14 @@ class Train(Traced):
             raise UserError(f"training needs {error.name}: pip install 'orgthink[local]'") from error
         if self.cluster and self.backend != "verl":
             raise UserError("--cluster goes with --backend verl")
-        if self.otlp is not None and self.backend == "verl":
-            raise UserError("--otlp goes with --backend embedded: verl stores no episodes")
-        traced = self.traced()
         if self.resume is not None:
             device = self.device if self.backend == "verl" else "auto"
             where = {"backend": self.backend, "cluster": self.cluster, "device": device}
-            folder = resumed(self, **where, **self.destination)
+            folder = resumed(self, **where)
             settings_of(folder, "train", recipes.Training)
         else:
-            training, path = (
-                recipes.Training(self.named_recipe, self._job()),
-                self.out or recipes.folder_of(self.named_recipe),
-            )
+            recipe = required(self.recipe, "recipe", "RECIPE")
+            training, path = recipes.Training(recipe, self._job(recipe)), self.out or recipes.folder_of(recipe)
             if self.dry_run:
                 return _look_ahead(training, path)
             if self.backend == "verl":
@@ -94,27 +84,32 @@ class Train(Traced):
         if self.backend == "verl":
             show(f"the model is in {launch.run(folder, self._cluster())}")
             return 0
-        settings = recipes.training_of(folder).job.settings
-        with user_input(), written(folder), traced(folder), _progress(folder, settings) as report:
-            made = recipes.go_on(folder, report)
-            show(f"the {'model' if made.name == 'model' else 'result'} is in {made}")
+        made = self._go_on(folder)
+        show(f"the {'model' if made.name == 'model' else 'result'} is in {made}")
         return 0
 
-    @property
-    def named_recipe(self) -> str:
-        """The recipe; UserError if it was left out."""
-        return required(self.recipe, "recipe", "RECIPE")
+    def _go_on(self, folder: RunFolder) -> Path:
+        from orgthink.training.recipes import registry as recipes
+
+        settings = recipes.training_of(folder).job.settings
+        bar = progress(settings.steps, prefix="step ", every=settings.report_every, error=False)
+        with user_input(), written(folder), bar as advance:
+            try:
+                return recipes.go_on(folder, lambda line: advance(int(line["step"]), settings.progress_text(line)))
+            except KeyboardInterrupt:
+                show(f"orgthink: go on from what is saved with: orgthink train --resume {folder.path}", error=True)
+                raise
 
     def _cluster(self) -> Placement:
         from orgthink.training.cluster.verl.nodes import placement_of
 
         return placement_of(self.cluster, "cpu" if self.device == "cpu" else "cuda")
 
-    def _job(self) -> Job:
-        """The recipe's, as the options set it."""
+    def _job(self, recipe: str) -> Job:
+        """The recipe's job, as the options set it."""
         from orgthink.training.recipes import registry as recipes
 
-        job = recipes.recipe_named(self.named_recipe)
+        job = recipes.recipe_named(recipe)
         given = {"steps": self.steps, "seed": self.seed}
         settings = [f"{name}={value}" for name, value in given.items() if value is not None]
         with user_input():
@@ -134,7 +129,7 @@ class Train(Traced):
 
 
 def _look_ahead(training: Training, path: Path) -> int:
-    """Say what a run would be, and what it still needs. UserError for what is wrong."""
+    """Print what a run would do, and what it still needs. UserError for bad settings."""
     from orgthink.training.recipes.registry import is_unused, outlook, unnamed
 
     needs = unnamed(training.job)
@@ -144,43 +139,3 @@ def _look_ahead(training: Training, path: Path) -> int:
     if needs:
         show(f"orgthink: a run of this recipe needs {' and '.join(needs)}", error=True)
     return 0
-
-
-@contextmanager
-def _progress(folder: RunFolder, settings: Optimization | SftSettings) -> Iterator[Report]:
-    """A progress bar on a terminal, a line now and then elsewhere; on the way out, how to go on."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    console, steps = Console(), settings.steps
-    pace = Pace(steps)
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[says]}", markup=False),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    alive = nullcontext() if console.is_terminal else heartbeat(lambda: f"step {pace.done + 1}/{steps}{pace.quiet}")
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar, alive:
-        task = bar.add_task("train", total=steps, says="")
-
-        def report(line: dict[str, Any]) -> None:
-            step = int(line["step"])
-            pace.advance(step)
-            bar.update(task, completed=step, says=clean(settings.progress_text(line)))
-            if not console.is_terminal and (step % settings.report_every == 0 or step == steps):
-                show(f"step {step}/{steps}  {settings.progress_text(line)}{pace.left}")
-
-        try:
-            yield report
-        except KeyboardInterrupt:
-            show(f"orgthink: go on from what is saved with: orgthink train --resume {folder.path}", error=True)
-            raise

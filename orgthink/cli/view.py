@@ -12,7 +12,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from orgthink.cli.table import conditions
-from orgthink.evaluate.evaluation import recorded
+from orgthink.evaluate.plan import recorded
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder, require_output
 from orgthink.util.errors import UserError, pick

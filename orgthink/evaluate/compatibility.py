@@ -1,4 +1,4 @@
-"""Whether organizations, sampling and limits go together, and what to change where they do not."""
+"""Checks that organizations, sampling and limits go together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orgthink.util.errors import UserError
 def require_sampling(sampling: Sampling) -> None:
     """ValueError for settings that no engine accepts."""
     if sampling.max_tokens < 1:
-        raise ValueError(f"the budget is {sampling.max_tokens} tokens: an agent needs at least 1")
+        raise ValueError(f"max_tokens is {sampling.max_tokens}: an agent needs at least 1")
     if not 0 <= sampling.temperature < float("inf"):
         raise ValueError(f"temperature is {sampling.temperature}: it must be a number from 0 on")
     if not 0 < sampling.top_p <= 1:
@@ -21,60 +21,45 @@ def require_sampling(sampling: Sampling) -> None:
 
 
 def require_roles(organizations: Iterable[Organization], roles: Iterable[str]) -> None:
-    """UserError for a role that none of the organizations has."""
+    """UserError for a role that no organization has."""
     known = dict.fromkeys(role for organization in organizations for role in organization.roles)
     for role in roles:
         if role not in known:
             raise UserError(f"no organization here has a role {role!r}: their roles are {', '.join(known)}")
 
 
-def require_places(organizations: Iterable[Organization], capacity: int) -> None:
-    """UserError for an organization that could not fork at this capacity."""
-    for organization in organizations:
-        least = organization.least_capacity
-        if 1 <= capacity < least:
-            raise UserError(
-                f"{organization.name} forks, and --capacity {capacity} has no place beside its organizer: "
-                f"--capacity {least} or more"
-            )
-
-
-def require_depth(organizations: Iterable[Organization], depth: int) -> None:
-    """UserError for an organization whose nested ones could not fork at this depth."""
-    for organization in organizations:
-        least = organization.least_depth
-        if 1 <= depth < least:
-            raise UserError(
-                f"{organization.name} has organizations below it that fork, and --depth {depth} does not reach them: "
-                f"--depth {least} or more"
-            )
+def require_forks(organization: Organization, capacity: int, depth: int) -> None:
+    """UserError for an organization whose agents could not fork."""
+    if capacity < (least := organization.least_capacity):
+        raise UserError(f"{organization.name} forks: --capacity {capacity} is too small, set {least} or more")
+    if 1 <= depth < (levels := organization.least_depth):
+        raise UserError(f"{organization.name} contains organizations that fork: set --depth {levels} or more")
 
 
 class Sampled(Protocol):
-    """Whatever says how it is sampled: a role of a plan, or one whose engine is open."""
+    """A role of a plan, or one whose engine is open."""
 
     @property
     def sampling(self) -> Sampling: ...
 
 
 class GreedyVote(NamedTuple):
-    """Agents with the same prompt that would all say the same."""
+    """Agents with the same prompt that would sample the same text."""
 
     role: str
     """Their role."""
     agents: int
-    """How many they are."""
+    """Their number."""
 
 
 def greedy_vote(
     organization: Organization, sampling: Sampling, capacity: int, roles: Mapping[str, Sampled] | None = None
 ) -> GreedyVote | None:
-    """The first identical agents that would be greedy; `None` without any."""
-    votes = organization.identical_agents(capacity)
-    for role, count in votes.items():
+    """The first role whose identical agents would be greedy; `None` without one."""
+    for role, agents in organization.identical_agents(capacity).items():
         of_role = roles[role].sampling if roles and role in roles else sampling
-        if count > 1 and of_role.temperature == 0:
-            return GreedyVote(role, count)
+        if agents > 1 and of_role.temperature == 0:
+            return GreedyVote(role, agents)
     return None
 
 
@@ -84,13 +69,13 @@ def require_sampling_noise(
     """UserError if identical agents would be greedy: all their traces would be the same, and a vote useless."""
     if (greedy := greedy_vote(organization, sampling, capacity, roles)) is not None:
         raise UserError(
-            f"{organization.name}: {greedy.agents} thinkers at temperature 0 all think the same; "
-            f"give them a temperature, such as --sampling {greedy.role}.temperature=1, or do without the vote"
+            f"{organization.name}: {greedy.agents} agents at temperature 0 would all write the same; give them a "
+            f"temperature, such as --sampling {greedy.role}.temperature=1"
         )
 
 
 def pool_warning(organization: Organization, capacity: int) -> str | None:
-    """A warning if the agents of one round do not fit into the pool at the same time; `None` if they fit."""
+    """A warning if the agents of one round do not fit into the pool at once; `None` if they fit."""
     called = organization.max_parallel_calls
     if not called or capacity > called:
         return None

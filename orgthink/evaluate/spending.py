@@ -1,8 +1,7 @@
-"""What an evaluation may spend in total. No episode begins that would probably go beyond; those that run are finished.
+"""Limits on what a whole evaluation spends: no episode starts that would probably exceed them.
 
-What an episode will cost is not known before. It is taken to be the mean of those that have ended, so that a run ends
-near its bound: below it by an episode, or above it by as much as the last episodes cost more than the mean. The first
-episodes begin without a mean, as many as run at once.
+The cost of an episode is not known before it ends. It is estimated as the mean of the episodes that have ended, so that
+a run ends near its limit. The first episodes start without an estimate.
 """
 
 from __future__ import annotations
@@ -15,52 +14,42 @@ from orgthink.measure.usage import Prices, sampled_tokens, spent
 from orgthink.record.episode import Episode
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Of a whole evaluation, episodes that failed and were run again included; `None` is no bound."""
-
-    dollars: float | None = None
-    """Dollars by the prices."""
-    tokens: int | None = None
-    """Sampled tokens."""
-
-    def __post_init__(self) -> None:
-        if not all(bound is None or bound > 0 for bound in (self.dollars, self.tokens)):
-            raise ValueError("a bound on what is spent is above 0")
-
-
+@dataclass(slots=True)
 class Bound:
-    """One bound, and what has been spent of it."""
+    """One limit, and what has been spent of it."""
 
-    def __init__(self, option: str, most: float, cost: Callable[[Episode], float]) -> None:
-        self.option = option
-        """The option of the command line that sets it."""
-        self._most, self._cost = most, cost
-        self._spent, self._ended = 0.0, 0
-
-    def charge(self, episode: Episode) -> None:
-        """An episode has ended."""
-        self._spent, self._ended = self._spent + self._cost(episode), self._ended + 1
+    option: str
+    """Option of the command line that sets it."""
+    most: float
+    """The limit."""
+    cost: Callable[[Episode], float]
+    """What an episode costs."""
+    total: float = 0.0
+    """Spent so far."""
+    ended: int = 0
+    """Episodes that have ended."""
 
     def allows(self, episodes: int) -> bool:
-        """Whether so many further episodes probably fit."""
-        mean = self._spent / self._ended if self._ended else 0.0
-        return self._spent < self._most and self._spent + episodes * mean <= self._most
+        """Whether this number of further episodes probably fits."""
+        mean = self.total / self.ended if self.ended else 0.0
+        return self.total < self.most and self.total + episodes * mean <= self.most
 
     def __str__(self) -> str:
-        return f"{self._spent:.6g} of {self.option} {self._most:g} are spent: another episode would probably go beyond"
+        return f"{self.total:.6g} of {self.option} {self.most:g} are spent"
 
 
 class Spending:
-    """Lets episodes begin while the bounds allow it."""
+    """Lets episodes start while the limits allow it."""
 
-    def __init__(self, bounds: Bounds, prices: Prices, before: Iterable[Episode]) -> None:
+    def __init__(
+        self, max_dollars: float | None, max_total_tokens: int | None, prices: Prices, before: Iterable[Episode]
+    ) -> None:
         """`before` are the episodes that have ended so far."""
         self._bounds: list[Bound] = []
-        if bounds.dollars is not None:
-            self._bounds.append(Bound("--max-dollars", bounds.dollars, lambda episode: spent(episode, prices) or 0.0))
-        if bounds.tokens is not None:
-            self._bounds.append(Bound("--max-total-tokens", bounds.tokens, sampled_tokens))
+        if max_dollars is not None:
+            self._bounds.append(Bound("--max-dollars", max_dollars, lambda episode: spent(episode, prices) or 0.0))
+        if max_total_tokens is not None:
+            self._bounds.append(Bound("--max-total-tokens", max_total_tokens, sampled_tokens))
         self._running = 0
         self._changed = asyncio.Condition()
         for episode in before if self._bounds else ():
@@ -68,11 +57,11 @@ class Spending:
 
     @property
     def reached(self) -> Bound | None:
-        """The bound by which no further episode may begin, beside those that run; `None` if one may."""
+        """The limit that forbids a further episode next to those that run; `None` if one may start."""
         return next((bound for bound in self._bounds if not bound.allows(self._running + 1)), None)
 
     async def admits(self, stop: asyncio.Event | None = None) -> bool:
-        """Whether another episode may begin; none once `stop` is set. Waits where that depends on those that run."""
+        """Whether another episode may start; not after `stop` is set. Waits for running episodes that decide it."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.reached is None or not self._running)
             if self.reached is not None or (stop is not None and stop.is_set()):
@@ -81,7 +70,7 @@ class Spending:
             return True
 
     async def ended(self, episode: Episode) -> None:
-        """An episode that was admitted has ended."""
+        """An admitted episode has ended."""
         async with self._changed:
             self._running -= 1
             self._charge(episode)
@@ -89,4 +78,4 @@ class Spending:
 
     def _charge(self, episode: Episode) -> None:
         for bound in self._bounds:
-            bound.charge(episode)
+            bound.total, bound.ended = bound.total + bound.cost(episode), bound.ended + 1

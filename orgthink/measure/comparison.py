@@ -13,7 +13,7 @@ from orgthink.measure.latency import critical_path
 from orgthink.measure.summary import Measure, compare
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode
-from orgthink.util.errors import UserError, pick
+from orgthink.util.errors import UserError
 
 COMPARED: Mapping[str, Measure] = {
     "all_correct": all_correct,
@@ -22,13 +22,6 @@ COMPARED: Mapping[str, Measure] = {
     "seconds": lambda episode: episode.seconds,
 }
 """Measures that are compared."""
-
-
-def against(episodes: Iterable[Episode], baseline: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """Each other organization of a run against `baseline`. UserError if the run has no such organization."""
-    attempts = by_organization(episodes)
-    base = pick("organization of the run", baseline, attempts)
-    return {name: paired(base, others) for name, others in attempts.items() if name != baseline}
 
 
 def by_organization(episodes: Iterable[Episode]) -> dict[str, list[Episode]]:

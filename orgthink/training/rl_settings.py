@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
-from orgthink.evaluate.evaluation import RoleSpec
+from orgthink.evaluate.specs import RoleSpec
 from orgthink.measure.summary import surviving_measures
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES

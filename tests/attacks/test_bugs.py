@@ -16,7 +16,8 @@ from rule_engine import RuleEngine, countdown
 from orgthink.cli.eval import report
 from orgthink.engines import Engines
 from orgthink.engines.engine import Chunk, Context, FinishReason
-from orgthink.evaluate.evaluation import evaluate, resolve
+from orgthink.evaluate.plan import resolve
+from orgthink.evaluate.run import evaluate
 from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import Episode, Grade, Problem, Sampling, StopReason
 from orgthink.record.failures import engine_failed

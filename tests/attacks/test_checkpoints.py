@@ -27,7 +27,7 @@ from safetensors.torch import load_file, save_file
 from small import TASK_OF_SUMS
 from test_sft import SETTINGS, course, folder, metrics, train
 
-from orgthink.evaluate.evaluation import OrganizationSpec
+from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.models.trainable import say_made_for
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint

@@ -20,7 +20,7 @@ from orgthink.cli.eval import Eval
 from orgthink.cli.export import Export
 from orgthink.cli.repeated import gathered
 from orgthink.cli.run import RunCommand
-from orgthink.evaluate import evaluation
+from orgthink.evaluate import plan as evaluation
 from orgthink.record.folder import RunFolder
 from orgthink.util.registry import COMMANDS
 
@@ -137,7 +137,6 @@ LINE = "exit code 2"
         "a setting of JSON nested without end", WRONG, LINE, ["run", "x", *SERVER, "--set", "overflow=" + "[" * 9999]
     ),
     Attack("text pages and a file at once", WRONG, LINE, ["view", ".", "--transcript", "--out", "x.html"]),
-    Attack("a comparison of a file", WRONG, LINE, ["measure", "pyproject.toml", "--against", "x"]),
     Attack(
         "a run folder that is a file", WRONG, LINE, ["eval", *SERVER, "--task", "countdown", "--out", "pyproject.toml"]
     ),
@@ -163,7 +162,6 @@ SIZE = ["size", "qwen3-4b", "--assume", "problems=8", "group=8", "agents=2", "pr
     Attack("a trillion samples", HUGE, LINE, ([*EVALUATE, "--samples", "9" * 12], "more than 10,000,000 episodes")),
     Attack("a trillion problems of a task without end", HUGE, LINE,
            ([*EVALUATE, "--task", "countdown", "--n", "9" * 12], "more than 10,000,000 episodes")),
-    Attack("a width of 400 digits", HUGE, LINE, ([*EVALUATE, "--widths", NINES], "capacity is 999")),
     Attack("400 digits of GPUs", HUGE, LINE, ([*SIZE, "--gpus", NINES], "too large to calculate with")),
     Attack("an assumption of 400 digits", HUGE, LINE, ([*SIZE, f"prompt={NINES}"], "too large to calculate with")),
 )  # fmt: skip

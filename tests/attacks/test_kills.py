@@ -8,8 +8,7 @@ from attacks.catalogue import Attack, each
 from attacks.hostile import ATTACKED, FINE, evaluated, planned
 from loopback import answers
 
-from orgthink.evaluate.evaluation import resolve
-from orgthink.evaluate.spending import Bounds
+from orgthink.evaluate.plan import resolve
 from orgthink.measure.usage import Price
 from orgthink.record.episode import StopReason
 from orgthink.record.folder import RunFolder
@@ -23,7 +22,7 @@ GOES_ON = "A run that was killed in the middle of a line goes on; what was whole
     Attack("a kill in the middle of a line of metrics.jsonl", GOES_ON, "the line is left out", "metrics"),
 )
 async def test_a_kill_in_a_line(attack: Attack, tmp_path: Path) -> None:
-    what = planned(prices={"tiny": Price(1.0, 1.0)}, bounds=Bounds(dollars=1000.0))
+    what = planned(prices={"tiny": Price(1.0, 1.0)}, max_dollars=1000.0)
     run = tmp_path / "run"
     await evaluated(run, (ATTACKED, answers(400)), *[FINE] * 2, what=what)
     (failed,) = [line for line in (run / "episodes.jsonl").read_bytes().splitlines(True) if b'"stop":"error"' in line]

@@ -1,4 +1,4 @@
-"""Files and folders that a user names and somebody else made: corpora, prices, prompts, models of a server."""
+"""Files and folders that a user names and somebody else made: corpora, prices, prompts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from attacks.catalogue import Attack, each
 from attacks.deadline import within
 
 from orgthink.cli import main
-from orgthink.cli.prices import read_prices
-from orgthink.cli.serve import _tables
+from orgthink.cli.options import read_prices
 from orgthink.organizations.prompts import style_of_file
 from orgthink.tools.corpus import read_passages
 from orgthink.util.errors import UserError
@@ -49,7 +48,6 @@ def test_a_corpus_of_somebody_else(attack: Attack, tmp_path: Path) -> None:
 READERS: dict[str, Callable[[Path], object]] = {
     "prices": read_prices,
     "prompts": style_of_file,
-    "models of a server": _tables,
 }
 UNREADABLE: dict[str, Callable[[Path], object]] = {
     "nested 100,000 deep": with_text("x = " + "[" * 100_000 + "]" * 100_000),

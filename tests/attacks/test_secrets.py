@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
 from attacks.catalogue import Attack, each
 from attacks.serving import serving
 from loopback import MODEL, Exchange, answers, loopback, says, sends
-from rich.console import Console
 
 from orgthink.cli import main
-from orgthink.cli.lanes import Picture
 from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.engines.engine import Context, EngineError
-from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec
+from orgthink.evaluate.plan import Evaluation
+from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import CancelSource, Episode, Message, Origin, Problem, Sampling, Span, StopReason, Trace
 from orgthink.record.episode_json import dump, load
@@ -630,20 +627,3 @@ def test_pairs(attack: Attack, tmp_path: Path) -> None:
     first, second = read_pairs(tmp_path / attack.given)
     assert (first.prompt, first.response) == ("What?", "… is")
     assert (second.prompt, second.begun, second.response) == ("What?", "… is … now", " and …")
-
-
-@each(
-    Attack(
-        "an agent's lane shows the key one character at a time",
-        "Once a model has said the whole key, no lane shows it",
-        "… in its place",
-        KEY,
-    )
-)
-def test_a_lane_with_the_key(attack: Attack) -> None:
-    redaction.conceal(attack.given)
-    picture, screen = Picture(120), io.StringIO()
-    for character in f"it is {attack.given} !":
-        picture.watch("text", SimpleNamespace(id="worker", steps=1), character)  # type: ignore[arg-type]
-    Console(file=screen, width=300, color_system=None).print(picture)
-    assert "it is … !" in screen.getvalue() and hides(screen.getvalue())

@@ -14,7 +14,7 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace, TracebackType
+from types import TracebackType
 from unicodedata import category
 
 import pytest
@@ -24,12 +24,11 @@ from loopback import Exchange, answers, says
 from rich.console import Console
 
 import orgthink
-from orgthink.cli import main
-from orgthink.cli.lanes import Picture
-from orgthink.cli.progress import _bar
+from orgthink.cli import main, progress
 from orgthink.engines import EngineSpec
 from orgthink.engines.endpoint.client import EndpointEngine
-from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec
+from orgthink.evaluate.plan import Evaluation
+from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.record.episode import Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.record.folder import RunFolder
 from orgthink.util.errors import EngineError, Failure, UserError
@@ -146,11 +145,12 @@ BAR = "What stands in a progress bar is text, no markup"
     Attack("an organization called `[red]` in a progress bar", BAR, "the text", episode(organization="[red]")),
     Attack("an escape sequence in a progress bar", BAR, SPELLED, episode(problem=Problem("\x1b]0;x\x07", "t", "?"))),
 )
-def test_a_progress_bar(attack: Attack) -> None:
+def test_a_progress_bar(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, color_system=None, width=200)
-    with _bar(console, 1) as ended:
-        ended(attack.given, 1)
+    monkeypatch.setattr("rich.console.Console", lambda **settings: console)
+    with progress.progress(1) as advance:
+        advance(1, progress.describe(attack.given))
     shown = screen.getvalue()
     assert "\x1b]" not in shown and "\x07" not in shown
     for text in ("[/INST]", "[/bold]", "[red]"):
@@ -158,27 +158,7 @@ def test_a_progress_bar(attack: Attack) -> None:
         assert (text in shown) == (text in named)
 
 
-LANES = "What stands in the live lanes of agents is text, no markup"
-
-
-@each(
-    Attack("an agent called `[/INST]`", LANES, "the text", ("[/INST]", "text", "hello")),
-    Attack("an agent whose name is an escape sequence", LANES, SPELLED, (CLIPBOARD, "text", "hello")),
-    Attack("a lane that says `[/INST]`", LANES, "the text", ("worker", "text", "[/INST]")),
-    Attack("a lane that says an escape sequence", LANES, SPELLED, ("worker", "text", CLIPBOARD)),
-    Attack("a fork called by an escape sequence", LANES, SPELLED, ("worker", "fork", CLIPBOARD)),
-    Attack("a join called by an escape sequence", LANES, SPELLED, ("worker", "join", CLIPBOARD)),
-)
-def test_live_lanes(attack: Attack) -> None:
-    name, kind, text = attack.given
-    picture, screen = Picture(120), io.StringIO()
-    picture.watch(kind, SimpleNamespace(id=name, steps=1), text)  # type: ignore[arg-type]  # all that a picture reads
-    Console(file=screen, width=300, color_system=None).print(picture)
-    assert steering(screen.getvalue()) == []
-    assert ("[/INST]" in screen.getvalue()) == ("[/INST]" in name + text)
-
-
-TERMINAL = "On a terminal, too, only orgthink's own bar and lanes move the cursor"
+TERMINAL = "On a terminal, too, only orgthink's own bar moves the cursor"
 
 
 @each(
@@ -203,7 +183,7 @@ def test_a_terminal(attack: Attack, tmp_path: Path) -> None:
         screen = b"".join(iter(lambda: part_of(ours), b"")).decode()
         assert run.wait(60) in (0, 1)
     os.close(ours)
-    assert "[/INST]" in screen and "\x1b[" in screen, "lanes and a bar, and text"
+    assert "[/INST]" in screen
     assert not re.search("\x1b]|\x07|\x9b", screen)
 
 

@@ -16,16 +16,10 @@ import httpx2
 import pytest
 from attacks.serving import serving
 from loopback import MODEL, says
-from rule_engine import RuleEngine, countdown
-from small import TASK
-from terse import TERSE
 
 pytest.importorskip("opentelemetry.sdk")
 from collector import Receiver, receiving, values
 
-import orgthink.engines
-from orgthink.cli import main
-from orgthink.engines import EngineSpec
 from orgthink.export.otlp import name_of, with_beginnings
 from orgthink.export.spans import trace_spans
 from orgthink.record.folder import RunFolder
@@ -47,28 +41,6 @@ def stored(path: Path) -> list[int]:
     return sorted(
         span.context.span_id for episode in folder.episodes() for span in trace_spans(episode, run=name_of(folder))
     )
-
-
-def test_eval_sends_what_it_stores_and_stores_nothing_of_where(
-    receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def open_engine(spec: EngineSpec) -> RuleEngine:
-        return RuleEngine(countdown)
-
-    monkeypatch.setattr(orgthink.engines, "open_engine", open_engine)
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    words = ["--model", "rule", "--task", TASK, "--n", "3", "--organizations", "asyncthink", "--prompts", TERSE]
-    run, folder = tmp_path / "run", ["--out", str(tmp_path / "run")]
-    assert main(["eval", *words, *folder, "--max-tokens", "99", "--otlp", receiver.url]) == 0
-    assert ids(receiver) == stored(run) != []
-    assert "otlp" not in (run / "config.json").read_text()
-    assert {len(values(span.attributes).get("gen_ai.output.messages", "")) for span in receiver.spans} == {0}
-    lines = (run / "episodes.jsonl").read_text().splitlines(keepends=True)
-    (run / "episodes.jsonl").write_text("".join(lines[:-1]))
-    before = len(receiver.spans)
-    assert main(["eval", "--resume", str(run), "--otlp", receiver.url, "--otlp-content"]) == 0
-    assert 0 < len(receiver.spans) - before < before, "only what was missing"
-    assert any("gen_ai.output.messages" in values(span.attributes) for span in receiver.spans[before:])
 
 
 @contextmanager
@@ -104,20 +76,3 @@ def test_serve_sends_every_episode_and_notes_when_it_ended(receiver: Receiver, t
     root = next(span for span in receiver.spans if not span.parent_span_id)
     assert values(root.attributes)["gen_ai.conversation.id"] == episode.id == reply["orgthink"]["episode_id"]
     assert abs(root.start_time_unix_nano / 1e9 - began) < 1 and abs(time.time() - began) < 600
-
-
-@pytest.mark.thorough
-def test_train_sends_the_episodes_of_its_steps(tiny_policy: Path, receiver: Receiver, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    words = ["--model", str(tiny_policy), "--device", "cpu", "--steps", "1", "--out", str(tmp_path / "run")]
-    place = Path(__file__).parents[1] / "training" / "tiny_recipes.py"
-    assert main(["train", f"{place}:ASYNCTHINK", *words, "--otlp", receiver.url]) == 0
-    assert ids(receiver) == stored(tmp_path / "run") != []
-    steps = {values(span.attributes).get("orgthink.training_step") for span in receiver.spans}
-    assert steps == {None, 1}
-
-
-def test_training_on_a_cluster_sends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("torch")
-    assert main(["train", "asyncthink-qwen3-math", "--backend", "verl", "--otlp", "http://localhost:4318"]) == 2
-    assert "--otlp goes with --backend embedded" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec
-from orgthink.measure.comparison import Flip, against, flips, paired
+from orgthink.evaluate.plan import Evaluation
+from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.measure.comparison import Flip, by_organization, flips, paired
 from orgthink.record.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
 from orgthink.record.folder import RunFolder
 from orgthink.util.errors import UserError
@@ -46,12 +48,17 @@ EPISODES = [
 ]
 
 
+def against(baseline: str) -> dict[str, Any]:
+    found = by_organization(EPISODES)
+    return {name: paired(found[baseline], others) for name, others in found.items() if name != baseline}
+
+
 def test_means_differences_and_changes_by_hand():
     """Base: (100 + 300) / 2 = 200 tokens on p and 600 on q, a mean of 400. With tools 100 and 460: a mean of 280.
 
     The difference is (-100 - 140) / 2 = -120, 30 % of 400. Correct are 1/2 and 0 of the base, and all with tools.
     """
-    compared = against(EPISODES, "sequential")
+    compared = against("sequential")
     assert list(compared) == ["tool-use", "ungraded"]
     tokens, correct = compared["tool-use"]["sampled_tokens"], compared["tool-use"]["all_correct"]
     assert (tokens["baseline"], tokens["mean"], tokens["change"]) == (400, 280, pytest.approx(-0.3))
@@ -65,14 +72,9 @@ def test_means_differences_and_changes_by_hand():
 
 def test_a_problem_without_a_grade_is_in_neither_mean():
     """Only q is graded on both sides: 0 and 1. A share of 0 is none."""
-    correct = against(EPISODES, "sequential")["ungraded"]["all_correct"]
+    correct = against("sequential")["ungraded"]["all_correct"]
     assert (correct["baseline"], correct["mean"], correct["change"]) == (0, 1, None)
     assert (correct["difference"]["mean"], correct["difference"]["n"]) == (1, 1)
-
-
-def test_an_organization_that_is_not_there_is_named():
-    with pytest.raises(UserError, match=r"unknown organization of the run 'sequentia': did you mean sequential\?"):
-        against(EPISODES, "sequentia")
 
 
 @pytest.fixture
@@ -83,40 +85,6 @@ def run(tmp_path: Path) -> str:
         for episode in EPISODES:
             journal.append(episode)
     return str(folder.path)
-
-
-def test_the_command_prints_the_comparison(
-    run: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("COLUMNS", "200")
-    assert main(["measure", run, "--against", "sequential", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["against"] == json.loads(json.dumps(against(EPISODES, "sequential")))
-    assert main(["measure", run, "--against", "sequential"]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["tool-use", "all", "correct", "%"] in [line[:4] for line in lines]
-    assert ["tokens", "400.0", "-120.0", "[-374.1,", "134.1]", "-30", "2"] in lines
-
-
-def test_what_cannot_be_compared_is_one_line(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    text = tmp_path / "text.json"
-    text.write_text("{}")
-    cases = ((run, "nobody", "unknown organization"), (str(text), "sequential", "text.json is none"))
-    for file, baseline, words in cases:
-        assert main(["measure", file, "--against", baseline]) == 2
-        out, err = capsys.readouterr()
-        assert not out and words in err and err.count("\n") == 1
-
-
-def test_an_organization_by_itself_is_compared_with_nothing():
-    assert against([attempt("sequential", "p", 0, 5, True)], "sequential") == {}
-
-
-def test_a_run_of_one_organization_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    plan = Evaluation("math", {"sequential": OrganizationSpec("sequential")}, n=1, engine=EngineSpec("toy"))
-    with RunFolder.create(tmp_path / "one", "eval", plan).journal() as journal:
-        journal.append(attempt("sequential", "p", 0, 5, True))
-    assert main(["measure", str(tmp_path / "one"), "--against", "sequential"]) == 2
-    assert "has no other organization than sequential" in capsys.readouterr().err
 
 
 OUTCOMES = st.lists(st.tuples(st.sampled_from("pqrs"), st.sampled_from([True, False, None])), max_size=12)

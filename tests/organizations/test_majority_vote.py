@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from orgthink.engines import EngineSpec
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.evaluate.compatibility import pool_warning, require_sampling_noise
-from orgthink.evaluate.evaluation import OrganizationSpec, RoleSpec
+from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
 from orgthink.measure.usage import usage
 from orgthink.organizations.below import identical_below
 from orgthink.organizations.majority_vote import MajorityVote

@@ -18,7 +18,7 @@ import pytest
 from managed import END, PROBLEM, ROOMY, Managed, Using, program, reply, seen, told
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.evaluation import OrganizationSpec
+from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.grammar.toolcall import CallStatus, Response
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.record.episode import Episode, Sampling, StopReason

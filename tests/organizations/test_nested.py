@@ -18,8 +18,8 @@ from terse import TERSE
 
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.compatibility import require_depth, require_roles, require_sampling_noise
-from orgthink.evaluate.evaluation import OrganizationSpec
+from orgthink.evaluate.compatibility import require_forks, require_roles, require_sampling_noise
+from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.grammar.toolcall import FINAL, CallStatus, ToolCall, render_reply
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path, critical_stretches, longest_path
@@ -453,10 +453,10 @@ def test_depth_goes_through_levels() -> None:
 )
 def test_too_little_depth_is_one_line(organization: Any, least: int) -> None:
     assert organization.least_depth == least
-    require_depth([organization], least)
+    require_forks(organization, 60, least)
     if least > 1:
-        with pytest.raises(UserError, match=f"--depth {least - 1} does not reach them: --depth {least} or more$"):
-            require_depth([organization], least - 1)
+        with pytest.raises(UserError, match=f"set --depth {least} or more$"):
+            require_forks(organization, 60, least - 1)
 
 
 def test_approvers_decide_about_every_level() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from terse import TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.evaluation import OrganizationSpec
+from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import usage
 from orgthink.organizations.self_refine import SelfRefine

@@ -13,7 +13,7 @@ from rule_engine import RuleEngine, countdown
 from terse import TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.evaluation import OrganizationSpec
+from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.grammar.toolcall import FINAL, TAGS, ToolCall, render_reply
 from orgthink.measure.latency import critical_path
 from orgthink.organizations import ORGANIZATIONS

@@ -12,7 +12,7 @@ import pytest
 from managed import PRICES
 from speaker import DOUBLE, PlannedModel, call
 
-from orgthink.evaluate.evaluation import OrganizationSpec
+from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.grammar.toolcall import CallStatus, Response, read_responses
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.organizations.asyncthink import AsyncThink

@@ -133,25 +133,6 @@ def test_what_was_typed_before_a_question_was_shown_does_not_answer_it(folder: P
 
 
 @pytest.mark.thorough
-def test_an_answer_that_does_not_come_in_time(folder: Path) -> None:
-    program = AtTerminal(*WORKER, "--answer-seconds", "1", folder=folder)
-    program.until("[1]> ")
-    program.until("[1] is over")
-    assert program.end() == 0 and "answer:\nnobody knows" in program.text
-
-
-def test_a_fork_is_denied_at_the_terminal(folder: Path) -> None:
-    program = AtTerminal(*MODEL, "--approve", "forks", folder=folder)
-    shown = program.until("[1]> ")
-    assert "organizer wants fork worker (organizer/1):\n│ is \\u001b[2J31 prime?" in shown
-    assert "y allows, n REASON denies" in shown
-    program.type("maybe\n")
-    program.until("[1]> ")  # not understood: asked again
-    program.type("n not now\n")
-    assert program.end() == 0 and "answer:\ndenied" in program.text
-
-
-@pytest.mark.thorough
 def test_a_person_organizes(folder: Path) -> None:
     program = AtTerminal(*MODEL, "--roles", "organizer=person:", folder=folder)
     program.until("[1]> ")
@@ -191,10 +172,9 @@ def test_ctrl_c_ends_a_question(folder: Path) -> None:
     [
         ("run", "--model", "person:", "--organization", "sequential", "2 + 2?"),
         (*WORKER,),
-        (*MODEL, "--approve", "tools"),
         ("eval", "--model", "person:", "--organizations", "sequential", "--task", "math:rows.jsonl", "--n", "1"),
     ],
-    ids=["model", "role", "approval", "evaluation"],
+    ids=["model", "role", "evaluation"],
 )
 def test_without_a_terminal_one_line_says_so(
     folder: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

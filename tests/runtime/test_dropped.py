@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink.cli.lanes import Story
+from orgthink.cli.story import Story
 from orgthink.engines.engine import Chunk, Context, EngineError, StreamDropped
 from orgthink.engines.scripted import ScriptedEngine, Turn, pieces
 from orgthink.grammar.actions import Return

@@ -12,7 +12,7 @@ from registered import register
 from orgthink.cli import main
 from orgthink.cli.size import ROWS
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.evaluation import RoleSpec
+from orgthink.evaluate.specs import RoleSpec
 from orgthink.record.episode import Sampling
 from orgthink.training.cluster.sizing.model import config_of
 from orgthink.training.cluster.sizing.recipe import PAPERS, assumptions, model_of, plans, require_training

@@ -530,8 +530,7 @@ def test_any_body_is_a_request_or_one_line(interface: Any, body: bytes) -> None:
         (["--host", "0.0.0.0"], "api-key"),
         (["--concurrency", "0"], "at least one"),
         (["--port", "99999"], "nothing can listen"),
-        (["--more", "missing.toml"], "cannot be read"),
-        (["--organizations", "sequential", "sequential"], "--organizations has sequential twice"),
+        (["--organizations", "sequential", "sequential"], "sequential is sequential already"),
     ],
 )
 def test_bad_options(
@@ -545,23 +544,6 @@ def test_bad_options(
     assert main(["serve", "--url", "http://127.0.0.1:9", "--model", "m", *options]) == 2
     (line,) = capsys.readouterr().err.splitlines()[-1:]
     assert message in line
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[a", "cannot be read"),
-        ("a = 1", "not the table"),
-        ("[a]\nmodle = 'x'", "modle"),
-        ("[a]\nmax_tokens = 'x'", "max_tokens"),
-    ],
-)
-def test_bad_files_of_models(text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "more.toml"
-    file.write_text(text)
-    assert main(["serve", "--url", "http://127.0.0.1:9", "--model", "m", "--more", str(file)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line and "more.toml" in line
 
 
 @pytest.mark.parametrize("stream", [False, True])

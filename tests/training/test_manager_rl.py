@@ -28,8 +28,8 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.engine import EngineUnavailable
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.scripted import ScriptedEngine
-from orgthink.evaluate.evaluation import OrganizationSpec, RoleSpec
 from orgthink.evaluate.presets import preset_of
+from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
 from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
 from orgthink.measure.accuracy import mixed
 from orgthink.measure.usage import sampled_tokens

@@ -23,8 +23,9 @@ from typing import Any
 
 from orgthink.engines import EngineSpec
 from orgthink.evaluate.compatibility import require_sampling
-from orgthink.evaluate.evaluation import distinct, require_planned
 from orgthink.evaluate.grading import grade
+from orgthink.evaluate.plan import distinct
+from orgthink.evaluate.run import require_planned
 from orgthink.organizations.prompts import STYLES
 from orgthink.record.episode import Episode, FormatError, Problem, Sampling, StopReason, episode_id
 from orgthink.record.failures import engine_failed

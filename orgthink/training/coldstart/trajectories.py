@@ -16,7 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from orgthink.engines.engine import Context
-from orgthink.evaluate.evaluation import OrganizationSpec
+from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.grammar.toolcall import TAGS, BadCall, CallTags
 from orgthink.measure import orchestration
 from orgthink.models.tokenizer import Tokenizer

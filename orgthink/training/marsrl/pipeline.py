@@ -19,7 +19,7 @@ from typing import Any
 
 from orgthink.credit import EpisodeCredit
 from orgthink.engines.engine import Engine
-from orgthink.evaluate.evaluation import MOST_REPEATS
+from orgthink.evaluate.plan import MOST_REPEATS
 from orgthink.record.episode import Episode, Message, Problem, Sampling, StopReason
 from orgthink.record.guard import Crash, Guard, raised
 from orgthink.runtime.agent import Backing

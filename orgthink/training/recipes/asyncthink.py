@@ -7,7 +7,7 @@ constant.
 
 from __future__ import annotations
 
-from orgthink.evaluate.evaluation import OrganizationSpec
+from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.budget import Limits
 from orgthink.training.recipes.jobs import Pairs, Policy

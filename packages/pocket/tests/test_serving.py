@@ -16,33 +16,31 @@ from orgthink.record.folder import RunFolder
 from orgthink.tasks import task_named
 
 NAME = "asyncthink-pocket-organizer"
-MORE = """
-[brief]
-organization = "sequential"
-model = "pocket-base"
-max_tokens = 64
-"""
 
 
 def test_a_shipped_model_is_served_with_the_budget_that_it_was_trained_for(tmp_path: Path) -> None:
-    (tmp_path / "more.toml").write_text(MORE)
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "orgthink", "serve", "--model", "pocket-organizer", "--port", "0", "--more"]
+    command = [sys.executable, "-m", "orgthink", "serve", "--model", "pocket-organizer", "--port", "0"]
+    command += ["--organizations", "asyncthink", "brief=sequential", "--models", "brief=pocket-base"]
     server = subprocess.Popen(
-        [*command, str(tmp_path / "more.toml"), "--out", str(out)],
+        [*command, "--out", str(out)],
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"ORGTHINK_API_KEY": "secret"},
     )
     try:
         assert server.stdout is not None
-        found = re.match(r"asyncthink-pocket-organizer, brief at (http://127.0.0.1:\d+/v1)", server.stdout.readline())
+        line = server.stdout.readline()
+        found = re.match(rf"{NAME}, brief-pocket-base at (http://127.0.0.1:\d+/v1)", line)
         assert found is not None
         with httpx2.Client(base_url=found[1], timeout=60, headers={"authorization": "Bearer secret"}) as client:
             problem = {"role": "user", "content": "countdown 2 3 6 9 12 = 21"}
             reply, brief = (
-                client.post("/chat/completions", json={"model": model, "messages": [problem], "temperature": 0}).json()
-                for model in (NAME, "brief")
+                client.post(
+                    "/chat/completions",
+                    json={"model": model, "messages": [problem], "temperature": 0, "max_tokens": most},
+                ).json()
+                for model, most in ((NAME, 9999), ("brief-pocket-base", 64))
             )
             drawn = [
                 client.post(

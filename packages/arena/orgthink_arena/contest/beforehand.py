@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from orgthink.evaluate.evaluation import resolve
+from orgthink.evaluate.plan import resolve
 from orgthink.util.errors import UserError, user_input
 from orgthink_arena.contest.config import MODEL, ROLES, Arena
 from orgthink_arena.contest.plans import UNCAPPED, development_work, evaluation, table_work

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from orgthink.engines import Engines
-from orgthink.evaluate.evaluation import Evaluation, evaluate, resolve
+from orgthink.evaluate.plan import Evaluation, resolve
+from orgthink.evaluate.run import evaluate, open_plan
 from orgthink.record.episode import Episode
 from orgthink.record.failures import engine_failed, failure_message
 from orgthink.record.folder import RunFolder
@@ -62,7 +64,8 @@ class OnDemand:
             missing = len(resolved.planned) - sum(not engine_failed(episode) for episode in found)
             show(f"{name or path.name}: {missing} episodes …", end=" ")
             engines = self._engines if plan.concurrency > 1 else self._timed
-            resolved, began = await resolved.opened(engines), time.perf_counter()
+            resolved = replace(resolved, plan=await open_plan(resolved.plan, engines))
+            began = time.perf_counter()
             found = await evaluate(resolved, engines, folder, stop=self._stop)
             show(f"{time.perf_counter() - began:.0f} s")
         failed = [episode for episode in found if engine_failed(episode)]

@@ -8,9 +8,10 @@ from math import ceil
 from typing import Any
 
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.compatibility import require_depth, require_places
-from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, RoleSpec
+from orgthink.evaluate.compatibility import require_forks
+from orgthink.evaluate.plan import Evaluation
 from orgthink.evaluate.presets import organization_settings
+from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
 from orgthink.record.episode import Sampling
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization
@@ -95,8 +96,7 @@ def evaluation(
     spec = _organization(arena, name, method, engine, given)
     organization = spec.named(name)
     capacity = method.capacity or arena.capacity
-    require_places([organization], capacity)
-    require_depth([organization], method.depth)
+    require_forks(organization, capacity, method.depth)
     sampling = _sampling(arena, method, seed, model)
     return Evaluation(
         task=work.task,

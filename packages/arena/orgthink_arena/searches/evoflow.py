@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from orgthink.evaluate.evaluation import distinct
+from orgthink.evaluate.plan import distinct
 from orgthink.record.episode import Problem
 from orgthink.record.journal import Journal
 from orgthink.util.errors import require_at_least

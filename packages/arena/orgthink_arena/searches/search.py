@@ -24,7 +24,9 @@ from typing import Any, ClassVar
 
 from orgthink.engines import Engines, EngineSpec
 from orgthink.evaluate.compatibility import require_sampling_noise
-from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, RoleSpec, evaluate, resolve
+from orgthink.evaluate.plan import Evaluation, resolve
+from orgthink.evaluate.run import evaluate
+from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.estimate import proportion
 from orgthink.measure.usage import sampled_tokens

@@ -20,7 +20,7 @@ from search_state import designs, gone
 from searched import ALONE, CHECKED, DESIGNER, fenced, settings
 
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.evaluation import RoleSpec
+from orgthink.evaluate.specs import RoleSpec
 from orgthink.record.episode import Sampling
 from orgthink.record.folder import RunFolder
 from orgthink.training.recipes.registry import Training, go_on, start

@@ -19,7 +19,7 @@ from orgthink_arena.searches.puppeteer import PuppeteerTraining, mean_rewards
 from orgthink_arena.searches.reinforce import Drawn, Learner, Played, PuppeteerSettings, plateaued, returns, rewards
 from terse import TERSE
 
-from orgthink.evaluate.evaluation import OrganizationSpec
+from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.record.episode import Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.record.folder import RunFolder
 from orgthink.runtime.budget import Limits

@@ -15,7 +15,7 @@ from orgthink_arena.searches.router_bank import BankSettings, RouterBank
 from terse import TERSE
 
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.evaluation import RoleSpec
+from orgthink.evaluate.specs import RoleSpec
 from orgthink.record.episode import Sampling
 from orgthink.record.folder import RunFolder
 from orgthink.training.recipes.registry import Training, go_on, start

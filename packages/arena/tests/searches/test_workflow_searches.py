@@ -25,7 +25,8 @@ from searched import ALONE, CHECKED, DESIGNER, fenced, settings
 
 from orgthink.api import evaluate
 from orgthink.cli import main
-from orgthink.evaluate.evaluation import RoleSpec, distinct
+from orgthink.evaluate.plan import distinct
+from orgthink.evaluate.specs import RoleSpec
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Sampling
 from orgthink.record.folder import RunFolder

@@ -23,14 +23,7 @@ pytestmark = pytest.mark.clients
 HERE = Path(__file__).parent
 KEY = "a-key"
 ASK: Any = {"messages": [{"role": "user", "content": QUESTION}], "temperature": 0}
-MODEL, SLOW = "asyncthink-pocket-organizer", "slow"
-MORE = f"""
-[{SLOW}]
-organization = "parallel"
-model = "pocket-base"
-max_tokens = 400
-capacity = 8
-"""
+MODEL, SLOW = "asyncthink-pocket-organizer", "slow-pocket-base"
 
 
 class Server(NamedTuple):
@@ -48,10 +41,10 @@ class Server(NamedTuple):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("served")
-    (folder / "more.toml").write_text(MORE)
     command = [sys.executable, "-m", "orgthink", "serve", "--model", "pocket-organizer", "--port", "0"]
+    command += ["--organizations", "asyncthink", "slow=parallel", "--models", "slow=pocket-base"]
     process = subprocess.Popen(
-        [*command, "--more", str(folder / "more.toml"), "--out", str(folder / "run")],
+        [*command, "--out", str(folder / "run")],
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"ORGTHINK_API_KEY": KEY},

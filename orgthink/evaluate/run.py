@@ -1,0 +1,169 @@
+"""Runs plans: one problem, or problems × organizations × samples into a run folder that can be resumed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Container, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+from orgthink.engines import Engines
+from orgthink.evaluate.grading import awaits_grade, grade_again, grade_or_keep, graded_or_kept
+from orgthink.evaluate.plan import Evaluation, PlannedEpisode, Resolved
+from orgthink.evaluate.spending import Spending
+from orgthink.measure.usage import spent
+from orgthink.record.episode import Episode, Problem
+from orgthink.record.failures import engine_failed
+from orgthink.record.folder import RunFolder
+from orgthink.record.guard import Guard
+from orgthink.runtime.agent import Backing, Watcher
+from orgthink.runtime.approval import Approve
+from orgthink.runtime.attempt import attempt
+from orgthink.runtime.organization import Organization
+from orgthink.tasks import task_of
+from orgthink.util.concurrency import run_all
+from orgthink.util.errors import UserError
+
+
+@asynccontextmanager
+async def opened(
+    resolved: Resolved, target: RunFolder | Path, *, overwrite: bool = False
+) -> AsyncIterator[tuple[Resolved, Engines, RunFolder]]:
+    """The engines of an evaluation, which are closed at the end, and its run folder, which is made at a path.
+
+    The errors are those of `open_plan`.
+    """
+    async with Engines() as engines:
+        plan = await open_plan(resolved.plan, engines)
+        if isinstance(target, Path):
+            folder = RunFolder.create(target, "eval", plan, overwrite=overwrite)
+        else:
+            folder = remembering(target, plan)
+        yield replace(resolved, plan=plan), engines, folder
+
+
+async def open_plan(plan: Evaluation, engines: Engines) -> Evaluation:
+    """Open all engines of a plan. If the plan does not name a server's model, the returned plan does.
+
+    UserError for a limit in dollars without the price of a model.
+    """
+    models = dict.fromkeys([(await engines.get(spec)).model for spec in plan.engines])
+    unknown = [str(model) for model in models if model not in plan.prices]
+    if plan.max_dollars is not None and unknown:
+        raise UserError(f"--max-dollars needs the price of {', '.join(unknown)}; it may be 0")
+    return replace(plan, engine=await engines.named(plan.engine))
+
+
+def remembering(folder: RunFolder, plan: Evaluation) -> RunFolder:
+    """The folder with the prices of a plan and its limits on spending, which are written to it if they are new."""
+    stored = folder.settings("eval", Evaluation)
+    new = {"prices": plan.prices, "max_dollars": plan.max_dollars, "max_total_tokens": plan.max_total_tokens}
+    wanted = replace(stored, **new)  # type: ignore[arg-type]
+    return folder if wanted == stored else folder.changed(wanted)
+
+
+async def backings(plan: Evaluation, engines: Engines) -> tuple[Backing, dict[str, Backing], dict[str, Backing]]:
+    """Engine and sampling of the plan, of each organization with an engine of its own, and of each role."""
+    own = {
+        label: Backing(await engines.get(spec.engine or plan.engine), plan.sampling)
+        for label, spec in plan.organizations.items()
+    }
+    roles = {name: Backing(await engines.get(role.engine), role.sampling) for name, role in plan.roles.items()}
+    return Backing(await engines.get(plan.engine), plan.sampling), own, roles
+
+
+async def solve(
+    plan: Evaluation,
+    problem: Problem,
+    engines: Engines,
+    *,
+    organization: Organization | None = None,
+    watch: Watcher | None = None,
+    approve: Approve | None = None,
+) -> Episode:
+    """One attempt at one problem by the plan's only organization or a given one; graded if it belongs to a task."""
+    if organization is None:
+        (organization,) = plan.made().values()
+    plan.check(organization)
+    plan.require_noise(organization)
+    default, _, roles = await backings(plan, engines)
+    how = {"roles": roles, "limits": plan.limits, "watch": watch, "approve": approve}
+    episode = await attempt(organization, problem, default, **how)
+    task = task_of(problem)
+    return episode if task is None else grade_or_keep(episode, task)
+
+
+def spending(plan: Evaluation, folder: RunFolder, episodes: Iterable[Episode]) -> Spending:
+    """What is left of the plan's limits after these episodes of a folder, and those that failed before."""
+    return Spending(plan.max_dollars, plan.max_total_tokens, plan.prices, chain(episodes, folder.failed()))
+
+
+async def evaluate(
+    resolved: Resolved,
+    engines: Engines,
+    folder: RunFolder,
+    *,
+    stop: asyncio.Event | None = None,
+    progress: Callable[[Episode, int], None] = lambda episode, done: None,
+) -> list[Episode]:
+    """Run the episodes that are missing or failed, append each as it ends, write summary.json, return all episodes.
+    Those that only their grader failed are graded again.
+
+    `progress` gets every episode that ends and the number of ended ones. Once `stop` is set, or a limit of the plan is
+    reached, no more episodes start and running ones are finished. An exception in one episode ends only that one, as an
+    error; its traceback goes to crashes.log, and a resumed run repeats it. Raises UserError if the folder holds
+    episodes of another plan, OSError if it cannot be written, and the errors of `open_engine`. Appended episodes stay
+    in the folder.
+    """
+    plan, began = resolved.plan, time.perf_counter()
+    _, own, roles = await backings(plan, engines)
+    await grade_again(folder, resolved.task, plan.concurrency)
+    with folder.journal(redo=lambda episode: engine_failed(episode) and not awaits_grade(episode)) as journal:
+        require_planned(resolved.planned, folder, journal.episodes)
+        done = {episode.id: episode for episode in journal.episodes}
+        left = spending(plan, folder, journal.episodes)
+
+        async def work(planned: PlannedEpisode) -> None:
+            organization, problem, sample = planned
+            broken = list[Episode]()
+
+            async def attempted() -> Episode:
+                how = {"roles": roles, "limits": plan.limits, "sample": sample, "broken": broken.append}
+                found = await attempt(organization, problem, own[organization.name], **how)
+                return await graded_or_kept(found, resolved.task, journal.crash)
+
+            if not await left.admits(stop):
+                return
+            guard = Guard(problem, organization.name, sample, plan.limits.capacity, journal.crash)
+            episode = guard.store(journal, await guard.run(attempted(), broken))
+            done[episode.id] = episode
+            await left.ended(episode)
+            journal.log(done=len(done), **_line(plan, episode, began))
+            progress(episode, len(done))
+
+        missing = [planned for name, planned in resolved.planned.items() if name not in done]
+        await run_all(work, missing, plan.concurrency, stop)
+        episodes = resolved.in_order(done.values())
+        folder.write_json("summary.json", resolved.summary(episodes))
+    return episodes
+
+
+def _line(plan: Evaluation, episode: Episode, began: float) -> dict[str, object]:
+    """The metrics of an episode that has ended."""
+    return {
+        "elapsed": round(time.perf_counter() - began, 3),
+        "sampled_tokens": sum(trace.steps for trace in episode.traces),
+        "episode": episode.id,
+        "ended": round(time.time(), 3),
+        **({"dollars": spent(episode, plan.prices)} if plan.prices else {}),
+    }
+
+
+def require_planned(ids: Container[str], folder: RunFolder, episodes: Iterable[Episode]) -> None:
+    """UserError if the folder holds episodes that are not among these ids."""
+    for episode in episodes:
+        if episode.id not in ids:
+            raise UserError(f"{folder.path} holds episode {episode.id}, which its config.json does not ask for")
