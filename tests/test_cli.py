@@ -33,7 +33,7 @@ import orgthink.engines
 from orgthink import cli, engines
 from orgthink.cli import main, resuming
 from orgthink.cli.eval import Eval
-from orgthink.engines import EngineSpec, engine_spec
+from orgthink.engines import EngineSpec
 from orgthink.engines.engine import EngineError
 from orgthink.evaluate.plan import Evaluation, resolve
 from orgthink.evaluate.run import evaluate
@@ -496,14 +496,6 @@ def test_a_role_none_of_whose_replies_returns_anything_is_named(toy, capsys: pyt
     assert "no reply of 3" in capsys.readouterr().err
 
 
-def test_a_server_that_is_not_used_is_named(toy, monkeypatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://there/v1")
-    assert main(["run"]) == 0
-    assert "toy is used and not the server of OPENAI_BASE_URL" in complaint(capsys)
-    assert main(["run", "--model", "toy"]) == 0
-    assert not capsys.readouterr().err
-
-
 def test_what_fails_on_the_way_is_one_line(toy, monkeypatch, capsys: pytest.CaptureFixture[str]):
     async def open_engine(spec: EngineSpec) -> RuleEngine:
         raise EngineError("the server answered 500")
@@ -919,21 +911,6 @@ def test_no_server_at_the_url(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(argv) == 2
     assert "no server at http://127.0.0.1:9/v1" in complaint(capsys)
     assert not (tmp_path / "run").exists()
-
-
-def test_which_engine_the_words_mean(toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    folder = tmp_path / "models" / "toy"
-    assert engine_spec() == engine_spec("toy") == EngineSpec("toy")
-    assert engine_spec("models/toy") == EngineSpec(str(folder.resolve()))
-    assert engine_spec("vllm:models/toy") == EngineSpec(f"vllm:{folder.resolve()}")
-    assert engine_spec("vllm:toy").folder == folder
-    assert {engine_spec(name).prompts for name in ("toy", "vllm:toy", "models/toy")} == {"terse"}
-    served = engine_spec("toy", "http://here/v1")
-    assert (served.url, served.folder, served.prompts) == ("http://here/v1", None, "paper")
-    assert engine_spec(None, "http://here/v1", "toy").prompts == "terse"
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://there/v1")
-    assert engine_spec("big-model") == EngineSpec("big-model", "http://there/v1")
-    assert engine_spec().url is None
 
 
 CHILD = """

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from tyro.conf import arg
 
-from orgthink.cli.notes import note, pool_notes, price_note, problems_note, return_notes, server_note
+from orgthink.cli.notes import note, pool_notes, price_note, problems_note, return_notes
 from orgthink.cli.options import Options, read_prices
 from orgthink.cli.progress import describe, progress
 from orgthink.cli.resuming import exit_code, interruptible, resumed, settings_of, stoppable, written
@@ -64,8 +64,7 @@ class Eval(Options):
         if self.resume is None:
             resolved = resolve(self.plan())
             plan = resolved.plan
-            note(problems_note(plan), server_note(plan.engine, self.model))
-            note(*pool_notes(resolved.organizations.values(), plan.limits.capacity))
+            note(problems_note(plan), *pool_notes(resolved.organizations.values(), plan.limits.capacity))
             return run_main(conduct(resolved, self.out or dated(plan.task)))
         bounds = {"max_dollars": self.max_dollars, "max_total_tokens": self.max_total_tokens}
         folder = resumed(self, prices=self.prices, **bounds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
@@ -37,13 +36,6 @@ def problems_note(plan: Evaluation) -> str | None:
 def pool_notes(organizations: Iterable[Organization], capacity: int) -> list[str | None]:
     """Organizations whose agents will wait for each other."""
     return [pool_warning(organization, capacity) for organization in organizations]
-
-
-def server_note(spec: EngineSpec, model: str | None) -> str | None:
-    """That the default model is used although OPENAI_BASE_URL is set."""
-    if model is not None or spec.url is not None or not os.environ.get("OPENAI_BASE_URL"):
-        return None
-    return f"no --model is named, so {spec.model} is used and not the server of OPENAI_BASE_URL: name its --model"
 
 
 def question_note(spec: EngineSpec) -> str | None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.notes import note, pool_notes, price_note, question_note, return_notes, server_note
+from orgthink.cli.notes import note, pool_notes, price_note, question_note, return_notes
 from orgthink.cli.options import Options, read_prices
 from orgthink.cli.story import Story
 from orgthink.engines import Engines
@@ -52,7 +52,7 @@ class RunCommand(Options):
     async def _run(self) -> int:
         problem, prices = self._problem(), read_prices(self.prices)
         plan = self.plan_of(QUESTION, (self.organization,), n=1)
-        note(server_note(plan.engine, self.model), *pool_notes(plan.made().values(), plan.limits.capacity))
+        note(*pool_notes(plan.made().values(), plan.limits.capacity))
         note(question_note(plan.engine) if problem.task == QUESTION else None)
         if not self.json:
             show(problem.text)

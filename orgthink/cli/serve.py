@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import arg
 
 from orgthink.cli.export import collector_at
-from orgthink.cli.notes import note, server_note
 from orgthink.cli.options import Options
 from orgthink.engines import Engines
 from orgthink.evaluate.plan import QUESTION, Evaluation
@@ -79,7 +78,6 @@ class Serve(Options):
         from orgthink.serve.episodes import ServedEpisodes
 
         plan = self.plan_of(QUESTION, self.organizations, self.models, n=1)
-        note(server_note(plan.engine, self.model))
         with self._listening() as place:
             async with Engines() as engines:
                 models = await _served(plan, engines)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from orgthink.training.cluster.sizing.plan import GIB
 from orgthink.util.errors import UserError, user_input
 from orgthink.util.terminal import show
 
@@ -92,6 +91,8 @@ def summary(plan: Plan, job: Job | None) -> list[str]:
         )
     return lines
 
+
+GIB = 2**30
 
 ROWS: Mapping[str, Callable[[Plan], float | None]] = {
     "weights GiB": lambda plan: plan.memory.weights / GIB,

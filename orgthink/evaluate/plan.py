@@ -17,8 +17,8 @@ from orgthink.evaluate.compatibility import (
 )
 from orgthink.evaluate.presets import capacity_of, partner_models, tokens_of
 from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
-from orgthink.measure.usage import Price
 from orgthink.measure.summary import summarise, surviving_measures
+from orgthink.measure.usage import Price
 from orgthink.record.episode import Episode, Problem, Sampling, episode_id
 from orgthink.record.folder import RunFolder
 from orgthink.runtime.budget import Limits

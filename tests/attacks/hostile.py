@@ -48,7 +48,7 @@ async def evaluated(
     async with loopback(*plays) as server, asyncio.timeout(60):
         engine = await EndpointEngine.open(server.url, MODEL, **{"retry_policy": PATIENCE, **settings})
         resolved = resolve(what)
-        episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
+        episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.plan.engines, engine)), folder)
         await engine.aclose()
     return {episode.problem.text: episode for episode in episodes}
 

@@ -111,7 +111,7 @@ async def test_a_bug_in_one_episode(
     folder = RunFolder.create(tmp_path / "run", "eval", what)
     resolved = resolve(what)
     engine = Fragile(bug)
-    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
+    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.plan.engines, engine)), folder)
     attacked = next(episode for episode in episodes if episode.problem.text == ATTACKED)
     assert [episode.answer for episode in episodes if episode is not attacked] == ["3"] * 2
     assert (attacked.stop, attacked.error_kind, attacked.grade) == (StopReason.ERROR, None, None)
@@ -121,7 +121,7 @@ async def test_a_bug_in_one_episode(
     assert report(resolved, folder, episodes) == 1
     assert message in capsys.readouterr().err
     mended = Fragile(lambda: Chunk(("hm",)))
-    again = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, mended)), RunFolder.open(folder.path))
+    again = await evaluate(resolved, Engines(dict.fromkeys(resolved.plan.engines, mended)), RunFolder.open(folder.path))
     assert ([episode.answer for episode in again], mended.requests) == (["3"] * 3, 1)
 
 
@@ -151,7 +151,7 @@ async def test_a_grader_that_raises_no_ordinary_error(
     engine = Fragile(lambda: Chunk(("so <ANSWER> 3 </ANSWER>",), finish=FinishReason.EOS))
     folder = RunFolder.create(tmp_path / "run", "eval", what)
     async with asyncio.timeout(30):
-        episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
+        episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.plan.engines, engine)), folder)
     (attacked,) = [episode for episode in episodes if episode.stop is StopReason.ERROR]
     assert [episode.answer for episode in episodes if episode is not attacked] == ["3"] * 2
     assert str(attacked.error).startswith("RuntimeError in beside.py, line ")
@@ -181,7 +181,7 @@ async def test_a_bug_in_an_organization(attack: Attack, tmp_path: Path, monkeypa
     monkeypatch.setattr(Sequential, "run", run)
     resolved, folder = resolve(what), RunFolder.create(tmp_path / "run", "eval", what)
     engine = RuleEngine(lambda text: "so <ANSWER> 3 </ANSWER>")
-    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
+    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.plan.engines, engine)), folder)
     (attacked,) = [episode for episode in episodes if episode.stop is StopReason.ERROR]
     assert [episode.answer for episode in episodes if episode is not attacked] == ["3"] * 2
     assert attacked.problem.text == ATTACKED and str(attacked.error).startswith(message)
@@ -209,13 +209,13 @@ async def test_a_late_bug_in_an_organization(attack: Attack, tmp_path: Path, mon
     monkeypatch.setattr(Sequential, "run", run)
     resolved, folder = resolve(what), RunFolder.create(tmp_path / "run", "eval", what)
     engine = RuleEngine(lambda text: "so <ANSWER> 3 </ANSWER>")
-    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
+    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.plan.engines, engine)), folder)
     (attacked,) = [episode for episode in episodes if episode.stop is StopReason.ERROR]
     assert attacked.root.text == "so <ANSWER> 3 </ANSWER>" and attacked.root.steps == 4, "it was paid for"
     assert (attacked.answer, attacked.error_kind, attacked.grade) == (None, None, None)
     assert str(attacked.error).endswith(" (a bug: its traceback is in crashes.log)")
     monkeypatch.setattr(Sequential, "run", honest)
-    again = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), RunFolder.open(folder.path))
+    again = await evaluate(resolved, Engines(dict.fromkeys(resolved.plan.engines, engine)), RunFolder.open(folder.path))
     assert [episode.answer for episode in again] == ["3"] * 3 and engine.requests == 4
     assert [episode.root.steps for episode in folder.failed()] == [4]
 
@@ -254,14 +254,14 @@ async def test_a_bug_in_a_grader(attack: Attack, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(resolved.task, "grade", graded)
     engine = Fragile(lambda: Chunk(("hm",)))
     folder = RunFolder.create(tmp_path / "run", "eval", what)
-    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
+    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.plan.engines, engine)), folder)
     (attacked,) = [episode for episode in episodes if episode.stop is StopReason.ERROR]
     assert str(attacked.error).startswith(message.format(line=bug.__code__.co_firstlineno))
     assert str(attacked.error).endswith(" (a bug: its traceback is in crashes.log)")
     assert report(resolved, folder, episodes) == 1
     assert attacked.answer == "3" and attacked.root.steps, "it was paid for"
     monkeypatch.setattr(resolved.task, "grade", grades)
-    again = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), RunFolder.open(folder.path))
+    again = await evaluate(resolved, Engines(dict.fromkeys(resolved.plan.engines, engine)), RunFolder.open(folder.path))
     assert [episode.grade for episode in again] == [grades(each.problem, "3") for each in again]
     assert engine.requests == 3, "a resume only grades it"
 
@@ -289,7 +289,7 @@ async def test_a_bug_in_a_measure(
     what = planned()
     resolved, folder = resolve(what), RunFolder.create(tmp_path / "run", "eval", what)
     engine = RuleEngine(lambda text: "so <ANSWER> 3 </ANSWER>")
-    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
+    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.plan.engines, engine)), folder)
     assert report(resolved, folder, episodes) == 0
     own = resolved.summary(episodes)["sequential"]["measures"]["own"]
     assert (own["mean"], own["n"]) == (2, 2)
@@ -317,7 +317,7 @@ async def test_a_sandbox_that_is_away(
         return grades(problem, answer)
 
     async def evaluated(folder: RunFolder) -> list[Episode]:
-        return await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
+        return await evaluate(resolved, Engines(dict.fromkeys(resolved.plan.engines, engine)), folder)
 
     engine = RuleEngine(lambda text: "so <ANSWER> 2 </ANSWER>")
     folder = RunFolder.create(tmp_path / "run", "eval", what)
@@ -362,5 +362,5 @@ async def test_a_slow_grader(attack: Attack, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(resolved.task, "grade", slow)
     engine = RuleEngine(lambda text: "so <ANSWER> 3 </ANSWER>")
     folder = RunFolder.create(tmp_path / "run", "eval", what)
-    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
+    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.plan.engines, engine)), folder)
     assert [episode.stop for episode in episodes] == [StopReason.DONE] * 3

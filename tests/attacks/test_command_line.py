@@ -238,7 +238,7 @@ INSTALLED = "What is wrong with an installed package is one line that names it o
 
 @each(
     *(
-        Attack(does, INSTALLED, LINE, (entries, argv, "the package broken has entry points that cannot be read"))
+        Attack(does, INSTALLED, LINE, (entries, argv, "the entry points of an installed package cannot be read"))
         for argv in (["--help"], ["measure", "-"])
         for does, entries in (
             (f"a package with the entry point `foo = !!!`, in `{argv[0]}`", b"[orgthink.commands]\nfoo = !!!\n"),
@@ -248,7 +248,7 @@ INSTALLED = "What is wrong with an installed package is one line that names it o
         )
     ),
     Attack("a package whose command is a text", INSTALLED, LINE,
-           (b"[orgthink.commands]\nfoo = os:sep\n", ["--help"], "foo is none: it must be a callable dataclass")),
+           (b"[orgthink.commands]\nfoo = os:sep\n", ["--help"], "foo is not a command: it must be a callable dataclass")),
 )  # fmt: skip
 def test_a_broken_package(attack: Attack, tmp_path: Path) -> None:
     entries, argv, why = attack.given

@@ -97,7 +97,7 @@ def evaluated(path: Path, collector: Collector) -> tuple[RunFolder, list[Episode
     organizations = {"asyncthink": OrganizationSpec("asyncthink", {"prompts": TERSE})}
     plan = Evaluation(TASK, organizations, n=4, sampling=Sampling(100), limits=Limits(2, max_tokens=100))
     folder, resolved = RunFolder.create(path / "run", "eval", plan), resolve(plan)
-    engines = Engines(dict.fromkeys(resolved.specs, RuleEngine(countdown)))
+    engines = Engines(dict.fromkeys(resolved.plan.engines, RuleEngine(countdown)))
     with sending(folder, collector):
         episodes = asyncio.run(evaluate(resolved, engines, folder))
     return folder, episodes

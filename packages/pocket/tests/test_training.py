@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM
 
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.evaluate.presets import preset_of
+from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.models.qwen3 import Qwen3
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.folder import RunFolder
