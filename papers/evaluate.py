@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import fmean
 
+from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
+
 import orgthink
 from orgthink.engines import Engines, EngineSpec
-from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
 from orgthink.grammar.verdict import Verdict
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.latency import critical_path

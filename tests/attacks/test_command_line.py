@@ -248,7 +248,7 @@ INSTALLED = "What is wrong with an installed package is one line that names it o
         )
     ),
     Attack("a package whose command is a text", INSTALLED, LINE,
-           (b"[orgthink.commands]\nfoo = os:sep\n", ["--help"], "foo is not a command: it must be a callable dataclass")),
+           (b"[orgthink.commands]\nfoo = os:sep\n", ["--help"], "foo is not a command")),
 )  # fmt: skip
 def test_a_broken_package(attack: Attack, tmp_path: Path) -> None:
     entries, argv, why = attack.given
