@@ -25,6 +25,8 @@ from orgthink.evaluate.presets import preset_of
 from orgthink.tasks import task_named
 from orgthink.util.errors import UserError
 
+pytestmark = pytest.mark.thorough
+
 DATA = "A file of problems is data: no code that it names, or that lies beside it, is run."
 OWN = "A model's preset names what is installed: neither a server nor a folder of this machine."
 ROWS = "A file of problems that cannot be read is one line that names it."

@@ -22,6 +22,8 @@ from orgthink.util import redaction
 from orgthink.util.errors import UserError
 from orgthink.util.terminal import MOST_QUOTED
 
+pytestmark = pytest.mark.thorough
+
 KEY = "zebra-quill-battery-staple"
 FAR = "x" * 100
 """Stands before a secret, or behind it, in a text that is too long."""

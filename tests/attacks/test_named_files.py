@@ -16,6 +16,8 @@ from orgthink.organizations.prompts import style_of_file
 from orgthink.tools.corpus import read_passages
 from orgthink.util.errors import UserError
 
+pytestmark = pytest.mark.thorough
+
 CORPUS = "A folder of texts is read as text, and holds nothing but what lies in it."
 TABLES = "A file that cannot be read is one line that names it, and nobody waits for it."
 

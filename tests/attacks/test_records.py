@@ -30,6 +30,8 @@ from orgthink.record.episode import (
 from orgthink.record.episode_json import dump, load
 from orgthink.record.folder import RunFolder
 
+pytestmark = pytest.mark.thorough
+
 SOUND = "A record whose parts do not fit together is one line with its place, wherever it is opened."
 GRADED = "A record that its grader cannot grade again is measured all the same."
 FIRST = "A list with wrong items is read up to the first of them: a million cost neither memory nor time."

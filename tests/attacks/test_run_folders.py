@@ -38,6 +38,8 @@ from orgthink.training.optimization import step_seconds
 from orgthink.util import files, jsonl
 from orgthink.util.errors import UserError
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 EVAL = ["eval", "--model", "m", "--task", TASK, "--prompts", TERSE, "--organizations", "sequential", "--n", "4"]
 

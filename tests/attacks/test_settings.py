@@ -20,6 +20,8 @@ from orgthink.tools.tool import FunctionTool
 from orgthink.tools.toolbox import other_tool
 from orgthink.util.errors import UserError
 
+pytestmark = pytest.mark.thorough
+
 NAN, INF = float("nan"), float("inf")
 MADE = "A setting that cannot be is refused where it is made."
 BUDGET = "No tool switches the budget of costs off."

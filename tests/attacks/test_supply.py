@@ -18,6 +18,8 @@ from orgthink.models.trainable import open_trainable
 from orgthink.training import checkpoint
 from orgthink.util.errors import UserError
 
+pytestmark = pytest.mark.thorough
+
 SHAPE = Qwen3Config(300, 32, 32, 1, 1, 1, 32, 2048)
 TEMPLATE = "A chat template of a model folder reaches nothing but the messages, and its failure is one line."
 WEIGHTS = "Weights are read as numbers: no code that a model folder names or holds is run."

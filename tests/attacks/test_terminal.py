@@ -35,6 +35,8 @@ from orgthink.util.errors import EngineError, Failure, UserError
 from orgthink.util.http import RetryPolicy
 from orgthink.util.terminal import clean, clean_tracebacks
 
+pytestmark = pytest.mark.thorough
+
 CLIPBOARD = "\x1b]52;c;cm0gLXJm\x07"
 TAGS = "".join(chr(0xE0000 + ord(letter)) for letter in "rm -rf")
 ROOT = Path(orgthink.__file__).parent.parent
