@@ -34,9 +34,8 @@ from orgthink.record.episode import FormatError, Message, Problem, StopReason
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
-from orgthink.tools.agents import REASONER, ROLES, SAMPLES
+from orgthink.tools.agents import REASONER, ROLES, SAMPLES, OrganizationTool
 from orgthink.tools.faults import Faults
-from orgthink.tools.organization import OrganizationTool
 from orgthink.tools.tool import Desk, Tool
 from orgthink.tools.toolbox import (
     ENSEMBLE,

@@ -33,8 +33,8 @@ from pydantic import ValidationError
 from orgthink.grammar.toolcall import cut_middle
 from orgthink.record.episode import Status
 from orgthink.runtime.agent import Agent, Result
-from orgthink.tools.keeper import Keeper
 from orgthink.tools.line_limit import Parts
+from orgthink.tools.per_loop import PerLoop
 from orgthink.tools.schema import Parameters
 from orgthink.tools.tool import MOST_RETURNED, Desk
 from orgthink.util.beside import Threads
@@ -174,8 +174,8 @@ _FIRST = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, tuple[McpTool, .
 
 
 @cache
-def _connection(command: str) -> Keeper[_Server]:
-    return Keeper(lambda: _connected(command))
+def _connection(command: str) -> PerLoop[_Server]:
+    return PerLoop(lambda: _connected(command))
 
 
 @cache

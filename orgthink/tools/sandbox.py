@@ -13,10 +13,10 @@ from typing import IO
 
 from orgthink.record.episode import Status
 from orgthink.runtime.agent import Result
-from orgthink.tools import bubblewrap, cgroup, processes
-from orgthink.tools.cgroup import Cgroup
-from orgthink.tools.keeper import Keeper
-from orgthink.tools.program import CodeRunner, ending, unindented
+from orgthink.tools import bubblewrap, limits
+from orgthink.tools.limits import Cgroup
+from orgthink.tools.per_loop import PerLoop
+from orgthink.tools.python import CodeRunner, ending, unindented
 from orgthink.util.concurrency import place
 from orgthink.util.errors import ToolError, UserError
 from orgthink.util.terminal import excerpt
@@ -66,12 +66,12 @@ class Bubblewrap:
     """MiB of all files together."""
     max_parallel: int = 2 * (os.cpu_count() or 1)
     """Programs that run at once in an event loop; others wait, and their seconds have not begun."""
-    _places: Keeper[tuple[asyncio.Semaphore, asyncio.Lock]] = field(init=False, repr=False, compare=False)
+    _places: PerLoop[tuple[asyncio.Semaphore, asyncio.Lock]] = field(init=False, repr=False, compare=False)
     """For programs; and a turn for each start and look, which take milliseconds: the loop goes on in between."""
 
     def __post_init__(self) -> None:
         bubblewrap.check()
-        object.__setattr__(self, "_places", Keeper(self._new_places))
+        object.__setattr__(self, "_places", PerLoop(self._new_places))
 
     @asynccontextmanager
     async def _new_places(self) -> AsyncIterator[tuple[asyncio.Semaphore, asyncio.Lock]]:
@@ -83,7 +83,7 @@ class Bubblewrap:
         places, turn = await self._places.get()
         async with place(places):
             deadline = asyncio.get_running_loop().time() + self.seconds
-            with cgroup.limited(self.memory_mb + self.file_mb + KERNEL_MB << 20, self.processes) as group:
+            with limits.limited(self.memory_mb + self.file_mb + KERNEL_MB << 20, self.processes) as group:
                 return await self._run(code, stdin, group, deadline, turn)
 
     async def _run(self, code: str, stdin: str, group: Cgroup | None, deadline: float, turn: asyncio.Lock) -> Result:
@@ -94,11 +94,11 @@ class Bubblewrap:
         try:
             stopped = await self._watch(process, group, deadline, output, turn)
             if stopped:
-                processes.end(process)
+                limits.end(process)
             await _ended(process)
         finally:
             if process.poll() is None:  # cancelled
-                processes.end(process)
+                limits.end(process)
             process.wait()
             _pipe(process).close()
         if group is not None and group.out_of_memory():  # perhaps after the last look
@@ -106,11 +106,11 @@ class Bubblewrap:
         return self._result(output, process.returncode, stopped)
 
     def _start(self, code: str, stdin: str, group: Cgroup | None) -> subprocess.Popen[bytes]:
-        limits = bubblewrap.SandboxLimits(self.seconds, self.memory_mb, self.processes, self.file_mb)
+        most = bubblewrap.SandboxLimits(self.seconds, self.memory_mb, self.processes, self.file_mb)
         try:
             with bubblewrap.files(unindented(code).encode(errors="surrogatepass")) as files, _given(stdin) as given:
                 return subprocess.Popen(
-                    cgroup.entered(group, bubblewrap.command(limits, *files)),
+                    limits.entered(group, bubblewrap.command(most, *files)),
                     env={},
                     pass_fds=files,
                     stdin=given,
@@ -154,7 +154,7 @@ class Bubblewrap:
     def _too_much(self, pid: int, group: Cgroup | None) -> bool:
         if group is not None:
             return group.out_of_memory()
-        return processes.memory(pid) + processes.hidden(pid) > self.memory_mb << 20
+        return limits.memory(pid) + limits.hidden(pid) > self.memory_mb << 20
 
     def _result(self, output: bytearray, code: int, stopped: _Stop | None) -> Result:
         text = output[: self.output_bytes].decode(errors="replace")

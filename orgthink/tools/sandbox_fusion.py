@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from orgthink.record.episode import Status
 from orgthink.runtime.agent import Result
-from orgthink.tools.keeper import Keeper
-from orgthink.tools.program import ending, unindented
+from orgthink.tools.per_loop import PerLoop
+from orgthink.tools.python import ending, unindented
 from orgthink.util.errors import ToolError, UserError
 from orgthink.util.http import HttpClient, RetryPolicy, TooLarge, server_url
 from orgthink.util.redaction import redact_foreign
@@ -56,14 +56,14 @@ class SandboxFusion:
     """Requests that an event loop makes at once; others wait."""
     patience: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=3))
     """With a server that is busy or does not answer."""
-    _servers: Keeper[HttpClient] = field(init=False, repr=False, compare=False)
+    _servers: PerLoop[HttpClient] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         try:
             server_url(self.url)
         except ValueError as error:
             raise UserError(f"not the URL of a SandboxFusion server: {error}") from error
-        object.__setattr__(self, "_servers", Keeper(self._server))
+        object.__setattr__(self, "_servers", PerLoop(self._server))
 
     async def run(self, code: str, stdin: str = "") -> Result:
         """Run it on that input. A server that stays silent is a TIMEOUT; one that cannot run programs, a ToolError."""

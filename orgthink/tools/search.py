@@ -14,7 +14,7 @@ from typing import Any
 from orgthink.grammar.toolcall import cut_middle
 from orgthink.tools import installed_corpus
 from orgthink.tools.corpus import Passage, Retriever, corpus
-from orgthink.tools.keeper import Keeper
+from orgthink.tools.per_loop import PerLoop
 from orgthink.tools.tool import MOST_RETURNED, FunctionTool
 from orgthink.util.errors import ToolError, UserError
 from orgthink.util.http import HttpClient, HttpResponse, RetryPolicy, TooLarge, server_url
@@ -76,7 +76,7 @@ class RetrieverClient:
         except ValueError as error:
             raise UserError(f"this is not a URL of a retriever: {error}") from error
         self._url = base.copy_with(path=base.path.rstrip("/").removesuffix("/retrieve"))
-        self._servers = Keeper(self._server)
+        self._servers = PerLoop(self._server)
 
     async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Passage]]:
         """One request for all queries, made again while the server is busy or away."""

@@ -19,7 +19,7 @@ from uuid import uuid4
 import pytest
 
 import orgthink
-from orgthink.tools import processes
+from orgthink.tools import limits
 
 PROJECT = Path(orgthink.__file__).parent.parent
 USER = "54321"
@@ -87,7 +87,7 @@ ELDERS: set[int] = set()
 
 def children() -> list[int]:
     """Those that came since."""
-    return [pid for pid in processes.children(os.getpid()) if pid not in ELDERS]
+    return [pid for pid in limits.children(os.getpid()) if pid not in ELDERS]
 
 
 def left() -> list[int]:
@@ -112,7 +112,7 @@ def _ended(pid: int) -> bool:
 @contextmanager
 def bait(folder: Path) -> Iterator[Outside]:
     """A secret, someone who listens, and this process, which adopts whatever outlives its parents."""
-    ELDERS.update(processes.children(os.getpid()))
+    ELDERS.update(limits.children(os.getpid()))
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     secret = folder / "secret"
     secret.write_text("ESCAPED: the secret")

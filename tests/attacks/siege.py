@@ -10,7 +10,7 @@ import json
 import sys
 from collections import Counter
 
-from orgthink.tools import cgroup
+from orgthink.tools import limits
 from orgthink.tools.sandbox import Bubblewrap
 
 TICK = 0.01
@@ -71,7 +71,7 @@ async def main(programs: int, seconds: float, side_by_side: int) -> None:
     ends = Counter(str(result) if isinstance(result, Exception) else str(result.error) for result in results)
     late.sort()
     print(json.dumps({
-        "late": late[-1], "late_99": late[int(len(late) * 0.99)], "ends": ends, "groups": cgroup._parent() is not None,
+        "late": late[-1], "late_99": late[int(len(late) * 0.99)], "ends": ends, "groups": limits._parent() is not None,
     }))  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from attacks.programs import ATTACKS
 
 from orgthink.record.episode import Status
 from orgthink.runtime.agent import Result
-from orgthink.tools import processes
+from orgthink.tools import limits
 from orgthink.tools.sandbox import Bubblewrap
 
 GRACE = 1.0
@@ -155,10 +155,10 @@ def test_a_killed_host(attack, outside):
     program = HOST.format(code=code)
     run, environment = ([sys.executable, "-c", program], None) if who == "as root" else command(program)
     host = subprocess.Popen(run, env=environment)
-    while sum(b"/code.py" in line and b"bwrap" not in line for line in map(_command, processes.family(host.pid))) < 3:
+    while sum(b"/code.py" in line and b"bwrap" not in line for line in map(_command, limits.family(host.pid))) < 3:
         assert host.poll() is None
         time.sleep(0.01)
-    below = [pid for pid in processes.family(host.pid) if pid != host.pid]
+    below = [pid for pid in limits.family(host.pid) if pid != host.pid]
     host.kill()
     host.wait()
     start = time.monotonic()
@@ -194,8 +194,8 @@ def _command(pid: int) -> bytes:
 )
 def test_a_host_killed_early(attack, outside):
     """Before the sandbox has asked the kernel to end with it."""
-    code = "import asyncio; from orgthink.tools.sandbox import *; from orgthink.tools import cgroup\n"
-    code += "runner = Bubblewrap(1.0); cgroup.limited(1, 1).__enter__(); print(flush=True)\n"
+    code = "import asyncio; from orgthink.tools.sandbox import *; from orgthink.tools import limits\n"
+    code += "runner = Bubblewrap(1.0); limits.limited(1, 1).__enter__(); print(flush=True)\n"
     code += "asyncio.run(runner.run('import time; time.sleep(600)'))"
     run, environment = command(code)
     host = subprocess.Popen(run, env=environment, stdout=subprocess.PIPE)

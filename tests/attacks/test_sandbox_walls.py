@@ -17,7 +17,7 @@ from attacks.catalogue import Attack, each
 from attacks.kernel_programs import KERNEL
 
 from orgthink.record.episode import Status
-from orgthink.tools import bubblewrap, cgroup, processes
+from orgthink.tools import bubblewrap, limits
 from orgthink.tools.sandbox import Bubblewrap
 from orgthink.util.errors import ToolError
 
@@ -96,7 +96,7 @@ async def test_no_locks(attack):
 
 @pytest.fixture
 def no_groups(monkeypatch):
-    monkeypatch.setattr(cgroup, "_parent", lambda: None)
+    monkeypatch.setattr(limits, "_parent", lambda: None)
 
 
 HELD = {
@@ -199,7 +199,7 @@ def test_a_sandbox_that_is_being_made(attack):
     early = ["bwrap", "--dev-bind", "/", "/", "--unshare-net", "--die-with-parent", "/bin/sh", "-c", "echo; read line"]
     with subprocess.Popen(early, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as made:
         assert made.stdout and made.stdout.readline()
-        assert processes.hidden(made.pid) == 0
+        assert limits.hidden(made.pid) == 0
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +259,7 @@ async def test_no_packages(attack, planted, monkeypatch):
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
     """What takes the place of a control group."""
-    monkeypatch.setattr(cgroup, "_parent", lambda: tmp_path)
+    monkeypatch.setattr(limits, "_parent", lambda: tmp_path)
     return tmp_path
 
 
@@ -272,7 +272,7 @@ async def test_groups_that_fail(attack, folder, monkeypatch):
     if attack.given == "gone":
         folder.rmdir()
     else:
-        monkeypatch.setattr(cgroup, "_made", lambda *_: cgroup.Cgroup(Path("/nowhere")))
+        monkeypatch.setattr(limits, "_made", lambda *_: limits.Cgroup(Path("/nowhere")))
     with pytest.raises(ToolError, match="the sandbox did not start"):
         await runner.run("print(1)")
 
@@ -286,7 +286,7 @@ def test_groups_left_behind(attack, tmp_path):
     old.mkdir()
     if attack.given:
         os.utime(old, (0, 0))
-    assert not cgroup._serves(tmp_path), "no control group"
+    assert not limits._serves(tmp_path), "no control group"
     assert old.exists() is not attack.given
     assert not (set(tmp_path.iterdir()) - {old})
 
@@ -295,7 +295,7 @@ def test_groups_left_behind(attack, tmp_path):
     Attack("memory of all processes, under a control group", GROUPS, "`stopped: all its processes held more than …`"),
 )
 async def test_a_group_counts(attack):
-    if cgroup._parent() is None:
+    if limits._parent() is None:
         pytest.skip("no control group that counts memory")
     code = "import os, time\nfor _ in range(3): os.fork()\nx = bytearray(b'1') * (30 << 20)\ntime.sleep(60)"
     result = await Bubblewrap(seconds=30.0, memory_mb=64).run(code)
@@ -309,7 +309,7 @@ def test_the_name_of_a_group(attack, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / 'a"$(touch ran)`touch ran`"'
     folder.mkdir()
-    command = cgroup.entered(cgroup.Cgroup(folder), ["/bin/echo", "a b", "c"])
+    command = limits.entered(limits.Cgroup(folder), ["/bin/echo", "a b", "c"])
     done = subprocess.run(command, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True)
     assert done.stdout == "a b c\n" and (folder / "cgroup.procs").read_text() == "0\n"
     assert not (tmp_path / "ran").exists()

@@ -12,9 +12,8 @@ from orgthink_arena.rewards.tool_orchestra import ToolOrchestraReward
 
 from orgthink.organizations.sequential import Sequential
 from orgthink.runtime import Limits
-from orgthink.tools.agents import Ensemble
+from orgthink.tools.agents import Ensemble, OrganizationTool
 from orgthink.tools.mcp import McpTool
-from orgthink.tools.organization import OrganizationTool
 from orgthink.tools.schema import Parameters
 from orgthink.tools.tool import FunctionTool
 from orgthink.tools.toolbox import other_tool

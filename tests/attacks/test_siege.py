@@ -14,7 +14,7 @@ import pytest
 from attacks.catalogue import Attack, each
 from attacks.outside import USER, command, of_user
 
-from orgthink.tools import cgroup
+from orgthink.tools import limits
 
 PROGRAMS, SECONDS = 200, 1.0
 """How many, and what each gets. As many run side by side as by default."""
@@ -40,17 +40,17 @@ def available() -> int:
     )
 )
 def test_a_siege(attack, capsys):
-    parent = cgroup._parent()
+    parent = limits._parent()
     if os.geteuid() or parent is None:
         pytest.skip("needs root, and a control group that counts memory")
     start, environment = command("")
-    group = cgroup._made(parent, LIMIT, 10_000)
+    group = limits._made(parent, LIMIT, 10_000)
     for path in (group.folder, *group.folder.iterdir()):
         shutil.chown(path, int(USER), int(USER))
     arguments = [str(Path(__file__).with_name("siege.py")), str(PROGRAMS), str(SECONDS), str(2 * (os.cpu_count() or 1))]
     before, mounts = available(), Path("/proc/mounts").read_text()
     try:
-        run = cgroup.entered(group, [*start[:-2], *arguments])
+        run = limits.entered(group, [*start[:-2], *arguments])
         done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=600)
         assert not done.returncode, done.stderr[-2000:]
         found = json.loads(done.stdout)

@@ -26,7 +26,7 @@ from orgthink.record.episode import Episode, Problem, Sampling
 from orgthink.runtime.agent import Backing, Result
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
-from orgthink.tools import processes
+from orgthink.tools import limits
 from orgthink.tools.faults import Faults
 from orgthink.tools.python import python_tool
 from orgthink.tools.sandbox import Bubblewrap
@@ -146,7 +146,7 @@ def held() -> Held:
     gc.collect()
     return Held(
         len(os.listdir("/proc/self/fd")),
-        len(processes.children(os.getpid())),
+        len(limits.children(os.getpid())),
         threading.active_count(),
         len(asyncio.all_tasks()) - 1,
         len(gc.get_objects()),
@@ -170,11 +170,11 @@ async def all_at_once(numbers: Sequence[int]) -> tuple[Counter[CallStatus], Coun
         seen.update(statuses(episode))
         return episode.answer or "none"
 
-    others = len(processes.children(os.getpid()))  # another test may have left a verifier of answers
+    others = len(limits.children(os.getpid()))  # another test may have left a verifier of answers
     tasks = {n: asyncio.create_task(one(n)) for n in numbers}
     kept = [task for n, task in tasks.items() if kind_of(n) == HELD]
     ends = Counter(await asyncio.gather(*(task for n, task in tasks.items() if kind_of(n) != HELD)))
-    while len(processes.children(os.getpid())) < others + min(3, len(kept)):
+    while len(limits.children(os.getpid())) < others + min(3, len(kept)):
         await asyncio.sleep(0.05)
     assert not any(task.done() for task in kept), "they go on until they are cancelled"
     for task in kept:

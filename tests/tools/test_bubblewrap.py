@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 
 from orgthink.record.episode import Status
+from orgthink.tools import bubblewrap, limits
 from orgthink.tools import bubblewrap as room
-from orgthink.tools import processes, seccomp
-from orgthink.tools.program import ending, unindented
-from orgthink.tools.python import python_tool
+from orgthink.tools.python import ending, python_tool, unindented
 from orgthink.tools.sandbox import Bubblewrap, runner_named
 from orgthink.tools.sandbox_fusion import SandboxFusion
 from orgthink.util.errors import Failure, UserError
@@ -20,13 +19,13 @@ from orgthink.util.errors import Failure, UserError
 
 async def test_no_more_than_so_many_at_once():
     runner = replace(Bubblewrap(seconds=30.0), max_parallel=2)
-    elders = set(processes.children(os.getpid()))  # of other tests, such as a pool of workers
+    elders = set(limits.children(os.getpid()))  # of other tests, such as a pool of workers
     most = 0
 
     async def watch() -> None:
         nonlocal most
         while True:
-            most = max(most, len(set(processes.children(os.getpid())) - elders))
+            most = max(most, len(set(limits.children(os.getpid())) - elders))
             await asyncio.sleep(0.002)
 
     watching = asyncio.create_task(watch())
@@ -192,6 +191,6 @@ async def test_a_room_that_fails_later_is_a_failure(monkeypatch, tmp_path):
 
 def test_the_filter_knows_its_machines():
     step, only_there = 8, 2 * 4  # inotify_init, utime, utimes and futimesat are calls of x86-64 only
-    assert len(seccomp.program("x86_64")) == len(seccomp.program("aarch64")) + step * only_there
+    assert len(bubblewrap.filter_program("x86_64")) == len(bubblewrap.filter_program("aarch64")) + step * only_there
     with pytest.raises(UserError, match="SandboxFusion"):
-        seccomp.program("vax")
+        bubblewrap.filter_program("vax")

@@ -14,9 +14,9 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
-from orgthink.tools import bubblewrap, cgroup, processes
-from orgthink.tools.cgroup import Cgroup
-from orgthink.tools.program import ending
+from orgthink.tools import bubblewrap, limits
+from orgthink.tools.limits import Cgroup
+from orgthink.tools.python import ending
 from orgthink.tools.sandbox import KERNEL_MB, LOOK
 from orgthink.util.errors import ToolError
 from orgthink.util.terminal import excerpt
@@ -52,17 +52,17 @@ class BubblewrapJudge:
 
     @contextmanager
     def _sandbox(self, program: Submission, tests: int) -> Generator[_Sandbox]:
-        limits = bubblewrap.SandboxLimits(
+        most = bubblewrap.SandboxLimits(
             START + tests * (self.limits.seconds + 1), self.limits.memory_mb, PROCESSES, FILE_MB
         )
         with ExitStack() as stack:
             group = stack.enter_context(
-                cgroup.limited(self.limits.memory_mb + FILE_MB + KERNEL_MB << 20, PROCESSES + 1)
+                limits.limited(self.limits.memory_mb + FILE_MB + KERNEL_MB << 20, PROCESSES + 1)
             )
             control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             stack.enter_context(control)
             with theirs:
-                process = _started(limits, group, theirs)
+                process = _started(most, group, theirs)
             stack.callback(_end, process)
             sandbox = _Sandbox(process, control, group, self.limits)
             sandbox.begin(program)
@@ -90,7 +90,7 @@ class _Sandbox:
                 with bubblewrap.readable(program.source.encode(errors="surrogatepass")) as file:
                     socket.send_fds(self.control, [f"={program.function or ''}".encode()], [file])
                 return
-        processes.end(self.process)
+        limits.end(self.process)
         assert self.process.stdout is not None
         printed = self.process.stdout.read(1 << 16).decode(errors="replace")
         raise ToolError(f"the sandbox did not start: {excerpt(printed, 200) or 'it said nothing'}")
@@ -172,7 +172,7 @@ class _Sandbox:
         if self.group is not None:
             return self.group.out_of_memory()
         pid = self.process.pid
-        return processes.memory(pid) + processes.hidden(pid) > self.limits.memory_mb << 20
+        return limits.memory(pid) + limits.hidden(pid) > self.limits.memory_mb << 20
 
 
 @contextmanager
@@ -185,11 +185,11 @@ def _place() -> Generator[None]:
         _places.release()
 
 
-def _started(limits: bubblewrap.SandboxLimits, group: Cgroup | None, control: socket.socket) -> subprocess.Popen[bytes]:
+def _started(most: bubblewrap.SandboxLimits, group: Cgroup | None, control: socket.socket) -> subprocess.Popen[bytes]:
     try:
         with bubblewrap.files(f"{inspect.getsource(harness)}\nsupervise()\n".encode()) as files:
             return subprocess.Popen(
-                cgroup.entered(group, bubblewrap.command(limits, *files)),
+                limits.entered(group, bubblewrap.command(most, *files)),
                 env={},
                 pass_fds=files,
                 stdin=control.fileno(),
@@ -204,7 +204,7 @@ def _started(limits: bubblewrap.SandboxLimits, group: Cgroup | None, control: so
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Leave nothing of it."""
     if process.poll() is None:
-        processes.end(process)
+        limits.end(process)
     process.wait()
     if process.stdout is not None:
         process.stdout.close()

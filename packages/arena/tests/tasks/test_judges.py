@@ -17,7 +17,7 @@ import pytest
 from orgthink_arena.judges import bubblewrap_judge
 from orgthink_arena.tasks.judge import JudgedOutput, JudgeLimits, Submission, judge_named
 
-from orgthink.tools import bubblewrap, cgroup, processes
+from orgthink.tools import bubblewrap, limits
 from orgthink.util.beside import in_thread
 from orgthink.util.errors import ToolError, UserError
 
@@ -128,7 +128,7 @@ def test_limits(source, limits, failure):
 
 
 def test_a_program_that_ends_by_the_kernel_between_two_looks(monkeypatch):
-    if cgroup._parent() is None:
+    if limits._parent() is None:
         pytest.skip("the kernel counts no memory of ours here")
     monkeypatch.setattr(bubblewrap_judge, "LOOK", 60.0)  # whoever is killed, the program ends
     source = """import os, time
@@ -140,10 +140,10 @@ os.wait() if own else time.sleep(20)"""
 
 
 def test_who_wants_no_more_outputs_leaves_nothing():
-    before, files = set(processes.children(os.getpid())), set(os.listdir("/proc/self/fd"))
+    before, files = set(limits.children(os.getpid())), set(os.listdir("/proc/self/fd"))
     with judge_named("bubblewrap", LIMITS).outputs(Submission(ADDS), ["1 2"] * 99) as found:
         assert next(found).text == "3\n"
-    assert set(processes.children(os.getpid())) == before
+    assert set(limits.children(os.getpid())) == before
     assert set(os.listdir("/proc/self/fd")) == files
 
 
@@ -214,7 +214,7 @@ def test_a_test_that_cannot_be_sent_is_no_wrong_answer(monkeypatch):
 async def test_tests_that_nobody_waits_for_end(waits, monkeypatch):
     """Ctrl-C does not wait for slow programs, nor for those that wait for a place."""
     monkeypatch.setattr(bubblewrap_judge, "_places", threading.BoundedSemaphore(1))
-    before, began, errors = set(processes.children(os.getpid())), threading.Event(), list[Exception]()
+    before, began, errors = set(limits.children(os.getpid())), threading.Event(), list[Exception]()
 
     def work() -> None:
         began.set()
@@ -239,4 +239,4 @@ async def test_tests_that_nobody_waits_for_end(waits, monkeypatch):
     if waits:
         bubblewrap_judge._places.release()
     with bubblewrap_judge._place():
-        assert set(processes.children(os.getpid())) == before
+        assert set(limits.children(os.getpid())) == before

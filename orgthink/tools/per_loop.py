@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Keeper(Generic[T]):
+class PerLoop(Generic[T]):
     """One open thing for each event loop, opened when it is first asked for."""
 
     def __init__(self, manager: Callable[[], AbstractAsyncContextManager[T]], seconds: float = 60.0) -> None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from orgthink.tools.keeper import Keeper
+from orgthink.tools.per_loop import PerLoop
 
 
 class Door:
@@ -34,7 +34,7 @@ class Door:
 
 def test_it_is_opened_once_a_loop_and_closed_with_it() -> None:
     door = Door()
-    keeper = Keeper(door.open)
+    keeper = PerLoop(door.open)
 
     async def main() -> set[object]:
         things = set(await asyncio.gather(*(keeper.get() for _ in range(5))))
@@ -49,14 +49,14 @@ def test_it_is_opened_once_a_loop_and_closed_with_it() -> None:
 
 async def test_a_fault_is_told_to_all_who_wait_and_then_forgotten() -> None:
     door = Door(faults=1)
-    keeper = Keeper(door.open)
+    keeper = PerLoop(door.open)
     found = await asyncio.gather(*(keeper.get() for _ in range(3)), return_exceptions=True)
     assert [type(one) for one in found] == [ZeroDivisionError] * 3
     assert await keeper.get() is await keeper.get()
 
 
 async def test_who_gives_up_waiting_ends_it_for_nobody_else() -> None:
-    keeper = Keeper(Door(slow=0.05).open)
+    keeper = PerLoop(Door(slow=0.05).open)
     impatient, patient = asyncio.create_task(keeper.get()), asyncio.create_task(keeper.get())
     await asyncio.sleep(0)
     impatient.cancel()
@@ -65,12 +65,12 @@ async def test_who_gives_up_waiting_ends_it_for_nobody_else() -> None:
 
 async def test_opening_takes_no_longer_than_it_may() -> None:
     with pytest.raises(TimeoutError):
-        await Keeper(Door(slow=60).open, seconds=0.01).get()
+        await PerLoop(Door(slow=60).open, seconds=0.01).get()
 
 
 async def test_what_is_dropped_is_closed_and_opened_anew() -> None:
     door = Door()
-    keeper = Keeper(door.open)
+    keeper = PerLoop(door.open)
     first = await keeper.get()
     keeper.drop(first)
     second = await keeper.get()
@@ -82,7 +82,7 @@ async def test_what_is_dropped_is_closed_and_opened_anew() -> None:
 
 async def test_what_ends_by_itself_is_opened_anew() -> None:
     door = Door()
-    keeper = Keeper(door.open)
+    keeper = PerLoop(door.open)
     first = await keeper.get()
     task = door.entered[0]
     assert task is not None
