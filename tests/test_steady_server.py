@@ -8,7 +8,7 @@ import pytest
 from benchmarks import steady_server
 from benchmarks.steady_server import CONTEXT, LENGTHS, SteadyServer
 from orgthink.engines.endpoint.client import EndpointEngine
-from orgthink.organizations.majority_vote import MajorityVote
+from orgthink.organizations.votes import MajorityVote
 from orgthink.record.episode import Problem, Sampling
 from orgthink.runtime import Backing, Limits, attempt
 

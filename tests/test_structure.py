@@ -127,7 +127,7 @@ def test_no_files_import_each_other_in_a_circle():
         ("orgthink.grammar.verdict", "from orgthink.tasks.task import Task", "above"),
         ("orgthink.measure.latency", "from orgthink.runtime.agent import Agent", "wings"),
         ("orgthink.view.html", "from orgthink.engines.engine import Engine", "wings"),
-        ("orgthink.organizations.parallel", "from orgthink.nowhere import x", "not in the list"),
+        ("orgthink.organizations.votes", "from orgthink.nowhere import x", "not in the list"),
         ("orgthink.training.sft", "from orgthink.runtime import x\nfrom orgthink.measure import y", None),
         ("orgthink.runtime.agent", "from orgthink.engines import engine\nimport asyncio\nfrom . import budget", None),
         ("orgthink.cli", "from orgthink import __version__", None),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orgthink.record.episode import Problem
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.util.registry import Registry, made, settings_class
+from orgthink.util.settings import class_by_kind
 
 
 def organization_class(found: Any) -> type[Organization] | None:
@@ -46,16 +48,34 @@ ORGANIZATIONS: Registry[type[Organization]] = Registry(
     "orgthink.organizations",
     {
         "sequential": "orgthink.organizations.sequential:Sequential",
-        "parallel": "orgthink.organizations.parallel:Parallel",
+        "parallel": "orgthink.organizations.votes:Parallel",
         "asyncthink": "orgthink.organizations.asyncthink:AsyncThink",
         "verifier-corrector": "orgthink.organizations.verifier_corrector:VerifierCorrector",
         "huang-yang": "orgthink.organizations.huang_yang:HuangYang",
-        "majority-vote": "orgthink.organizations.majority_vote:MajorityVote",
+        "majority-vote": "orgthink.organizations.votes:MajorityVote",
         "self-refine": "orgthink.organizations.self_refine:SelfRefine",
         "paramanager": "orgthink.organizations.paramanager:ParaManager",
-        "tool-use": "orgthink.organizations.tool_use:ToolUse",
+        "tool-use": "orgthink.organizations.paramanager:ToolUse",
     },
     "an Organization, a class with a method run, or an async function of a problem and a session",
     organization_class,
 )
 """Organizations by name."""
+
+if TYPE_CHECKING:
+    AnyOrganization = Organization
+else:
+    AnyOrganization = class_by_kind(ORGANIZATIONS, object)
+
+
+def identical_below(organizations: Iterable[Organization], capacity: int) -> dict[str, int]:
+    """How many agents of organizations below get the same prompt, by role."""
+    return most(one.identical_agents(capacity) for one in organizations)
+
+
+def most(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The largest count of each role: one that is alone in one place may vote with others in another."""
+    found: dict[str, int] = {}
+    for role, count in (item for each in counts for item in each.items()):
+        found[role] = max(count, found.get(role, 0))
+    return found

@@ -10,10 +10,9 @@ from typing import Literal
 from orgthink.grammar.actions import Answer, Cancel, Command, Fork, Join, Malformed, Poll, Return
 from orgthink.grammar.asyncthink import DIALECT, Dialect, Keys, organizer_scanner, worker_scanner
 from orgthink.grammar.fork_calls import FORK_TOOLS
-from orgthink.organizations.below import AnyOrganization, identical_below
-from orgthink.organizations.forms import CallForm, Form, TagForm
+from orgthink.organizations import AnyOrganization, identical_below
+from orgthink.organizations.agent_forms import CallForm, Form, TagForm, WorkerTools
 from orgthink.organizations.prompts import prompt, style_named
-from orgthink.organizations.worker_tools import WorkerTools
 from orgthink.record.episode import Message, Problem, StopReason
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import BudgetExhausted

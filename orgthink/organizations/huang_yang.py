@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from orgthink.grammar.verdict import Report, Verdict
-from orgthink.organizations.reply import Reply
+from orgthink.organizations.request import Reply
 from orgthink.organizations.verifier_corrector import IMPROVE, Ask, VerifierCorrector, report_of
 from orgthink.util.errors import UserError
 

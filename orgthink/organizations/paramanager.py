@@ -3,7 +3,7 @@
     decode a reply → check every call by itself → fork the valid ones → join them all → tell the manager → …
 
 `final_answer` ends the rounds, and the answer is written from what they found. What becomes of the calls of a round is
-in `orgthink.organizations.rounds`.
+in `orgthink.organizations.tool_rounds`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from orgthink.grammar.toolcall import (
     read_reply,
     render_responses,
 )
-from orgthink.organizations.below import AnyOrganization, identical_below, most
+from orgthink.organizations import AnyOrganization, identical_below, most
 from orgthink.organizations.prompts import prompt, style_named
-from orgthink.organizations.reply import CALL
-from orgthink.organizations.rounds import Rounds
+from orgthink.organizations.request import CALL
+from orgthink.organizations.tool_rounds import Rounds
 from orgthink.record.episode import FormatError, Message, Problem, StopReason
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.organization import Organization
@@ -182,6 +182,17 @@ class ParaManager(Organization):
         None where no tool asks a model.
         """
         return ids_of(self.pool if self._agents else {}, self.aliases, problem)
+
+
+@dataclass(frozen=True)
+class ToolUse(ParaManager):
+    """One model calls tools in rounds, without other agents."""
+
+    tools: tuple[str, ...] = ("python", "search")
+    """Which of the suite, and others by name or reference."""
+    name: str = "tool-use"
+
+    template: ClassVar[str] = "tool_use"
 
 
 def ids_of(pool: Mapping[str, str], aliases: Aliases, problem: Problem) -> dict[str, str]:

@@ -12,7 +12,7 @@ from functools import partial
 
 from orgthink.grammar.verdict import Verdict, read_report
 from orgthink.organizations.prompts import prompt, style_named
-from orgthink.organizations.reply import NOTHING, Reply, answered, ask
+from orgthink.organizations.request import NOTHING, Reply, answered, ask
 from orgthink.record.episode import Problem
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.organization import Organization

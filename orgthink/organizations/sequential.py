@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from orgthink.grammar.actions import Answer
 from orgthink.grammar.asyncthink import DIALECT, Dialect, ThinkerScanner
 from orgthink.organizations.prompts import prompt
-from orgthink.organizations.reply import boxed_answer, charge_call, new_caller
+from orgthink.organizations.request import boxed_answer, charge_call, new_caller
 from orgthink.record.episode import Problem
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.organization import Organization

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from orgthink.grammar.verdict import Report, Verdict, read_report
 from orgthink.organizations.prompts import prompt, style_named
-from orgthink.organizations.reply import NOTHING, Reply, answered, ask
+from orgthink.organizations.request import NOTHING, Reply, answered, ask
 from orgthink.record.episode import Message, Problem
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.organization import Organization

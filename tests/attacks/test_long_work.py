@@ -13,7 +13,7 @@ from attacks.catalogue import Attack, each
 from orgthink_arena.tasks.bench.outputs import printed, returned
 
 from orgthink.grammar.toolcall import CallStatus, ToolCall
-from orgthink.organizations.rounds import Rounds
+from orgthink.organizations.tool_rounds import Rounds
 from orgthink.tools.schema import Parameters
 from orgthink.util.beside import Threads, in_thread
 

@@ -14,8 +14,7 @@ from terse import TERSE
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, render_reply
 from orgthink.measure.orchestration import rounds
-from orgthink.organizations.paramanager import ParaManager
-from orgthink.organizations.tool_use import ToolUse
+from orgthink.organizations.paramanager import ParaManager, ToolUse
 from orgthink.record.episode import Episode, FormatError, Problem, Sampling, Status
 from orgthink.runtime.agent import Backing, Result
 from orgthink.runtime.attempt import attempt

@@ -10,10 +10,9 @@ import pytest
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.evaluate.grading import grade
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.organizations.majority_vote import MajorityVote
-from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.sequential import Sequential
+from orgthink.organizations.votes import MajorityVote, Parallel
 from orgthink.record.episode import Episode, FormatError, Problem, Sampling, Status
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.agent import Backing

@@ -8,8 +8,8 @@ from orgthink.engines.engine import Chunk, Context, ContextFull
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.grammar.actions import Answer, Fork
 from orgthink.grammar.asyncthink import organizer_scanner
-from orgthink.organizations.majority_vote import MajorityVote
-from orgthink.organizations.reply import ask, charge_call, new_caller
+from orgthink.organizations.request import ask, charge_call, new_caller
+from orgthink.organizations.votes import MajorityVote
 from orgthink.record.episode import Episode, Exhausted, Message, Problem, Sampling, StopReason
 from orgthink.runtime import Backing, Limits, Organization, Session, attempt
 from orgthink.runtime.clock import run_virtual

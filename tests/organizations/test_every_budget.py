@@ -22,14 +22,13 @@ from terse import TERSE, WHOLE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.measure.orchestration import executed
+from orgthink.organizations.agent_forms import WorkerTools
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.huang_yang import HuangYang
-from orgthink.organizations.majority_vote import MajorityVote
-from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.self_refine import SelfRefine
 from orgthink.organizations.sequential import Sequential
 from orgthink.organizations.verifier_corrector import VerifierCorrector
-from orgthink.organizations.worker_tools import WorkerTools
+from orgthink.organizations.votes import MajorityVote, Parallel
 from orgthink.record.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.record.episode_json import dump, load
 from orgthink.record.failures import engine_failed

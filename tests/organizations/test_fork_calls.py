@@ -16,8 +16,8 @@ from orgthink.evaluate.grading import grade
 from orgthink.grammar.toolcall import CallStatus, Response, read_reply, read_responses
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path, longest_path, timeline
+from orgthink.organizations.agent_forms import WorkerTools
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.organizations.worker_tools import WorkerTools
 from orgthink.record.episode import Episode, FormatError, Origin, Sampling, Status, StopReason
 from orgthink.record.episode_json import dump, load
 from orgthink.rewards.asyncthink import AsyncThinkReward

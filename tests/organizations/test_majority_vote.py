@@ -13,13 +13,11 @@ from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.evaluate.compatibility import pool_warning, require_sampling_noise
 from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
 from orgthink.measure.usage import usage
-from orgthink.organizations.below import identical_below
-from orgthink.organizations.majority_vote import MajorityVote
-from orgthink.organizations.parallel import Parallel
-from orgthink.organizations.paramanager import ParaManager
+from orgthink.organizations import identical_below
+from orgthink.organizations.paramanager import ParaManager, ToolUse
 from orgthink.organizations.self_refine import SelfRefine
 from orgthink.organizations.sequential import Sequential
-from orgthink.organizations.tool_use import ToolUse
+from orgthink.organizations.votes import MajorityVote, Parallel
 from orgthink.record.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Backing

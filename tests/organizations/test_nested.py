@@ -27,11 +27,11 @@ from orgthink.measure.orchestration import rounds, tools
 from orgthink.measure.usage import sampled_tokens, usage
 from orgthink.measure.verification import solver_grade
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.organizations.majority_vote import MajorityVote
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.organizations.self_refine import SelfRefine
 from orgthink.organizations.sequential import Sequential
 from orgthink.organizations.verifier_corrector import VerifierCorrector
+from orgthink.organizations.votes import MajorityVote
 from orgthink.record.episode import Episode, FormatError, Grade, Origin, Problem, Sampling, Status, StopReason, Trace
 from orgthink.record.integrity import require_integrity
 from orgthink.rewards.asyncthink import AsyncThinkReward

@@ -39,9 +39,8 @@ from orgthink.evaluate.compatibility import require_roles
 from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.grammar.toolcall import CallStatus, CallTags, Response, ToolCall, read_reply, render_reply
 from orgthink.measure.orchestration import calls, cost, executed, models, rounds, statuses, tools
-from orgthink.organizations.paramanager import ParaManager
+from orgthink.organizations.paramanager import ParaManager, ToolUse
 from orgthink.organizations.prompts import Style, prompt, style_named
-from orgthink.organizations.tool_use import ToolUse
 from orgthink.record.episode import Episode, Exhausted, FormatError, Origin, Problem, Sampling, Status, StopReason
 from orgthink.record.failures import engine_failed
 from orgthink.runtime.agent import Backing

@@ -21,8 +21,8 @@ from registered import register
 from rule_engine import RuleEngine
 from terse import TERSE
 
-from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.verifier_corrector import VerifierCorrector
+from orgthink.organizations.votes import Parallel
 from orgthink.record.episode import Grade, Problem, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt

@@ -15,8 +15,8 @@ from speaker import DOUBLE, PlannedModel, call
 from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.grammar.toolcall import CallStatus, Response, read_responses
 from orgthink.measure.latency import critical_path, longest_path
+from orgthink.organizations.agent_forms import WorkerTools
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.organizations.worker_tools import WorkerTools
 from orgthink.record.episode import Episode, FormatError, Origin, Problem, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt

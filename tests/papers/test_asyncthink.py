@@ -18,8 +18,8 @@ from orgthink.grammar.asyncthink import read
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path, longest_path, timeline
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.prompts import prompt
+from orgthink.organizations.votes import Parallel
 from orgthink.record.episode import Episode, FormatError, Grade, Origin, Problem, Sampling
 from orgthink.rewards.asyncthink import AsyncThinkReward, concurrency_reward
 from orgthink.runtime import Backing, Limits, attempt

@@ -15,7 +15,7 @@ from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.grammar.toolcall import CallStatus
 from orgthink.measure.accuracy import error_kinds
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.organizations.parallel import Parallel
+from orgthink.organizations.votes import Parallel
 from orgthink.record.episode import CancelSource, Decision, Episode, Message, Problem, Sampling, Status, StopReason
 from orgthink.record.episode_json import dump, load
 from orgthink.record.failures import engine_failed

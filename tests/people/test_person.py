@@ -15,9 +15,9 @@ from orgthink.export.perfetto import trace
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.measure.usage import forks, replies, sampled_tokens
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.sequential import Sequential
 from orgthink.organizations.verifier_corrector import VerifierCorrector
+from orgthink.organizations.votes import Parallel
 from orgthink.record.episode import (
     CancelSource,
     Episode,

@@ -11,8 +11,8 @@ from scripts import play, words
 
 from orgthink.engines.scripted import Turn
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.sequential import Sequential
+from orgthink.organizations.votes import Parallel
 from orgthink.record.episode import FormatError, Status, StopReason
 from orgthink.runtime import budget
 from orgthink.runtime.agent import Result

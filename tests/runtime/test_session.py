@@ -14,7 +14,7 @@ from orgthink.engines.scripted import Turn, pieces
 from orgthink.grammar.actions import Fork, Join
 from orgthink.grammar.asyncthink import organizer_scanner
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.organizations.parallel import Parallel
+from orgthink.organizations.votes import Parallel
 from orgthink.record.episode import CancelSource, Origin, Status, StopReason
 from orgthink.runtime.agent import Result
 from orgthink.runtime.budget import Limits

@@ -8,7 +8,7 @@ import pytest
 from scripts import play, words
 
 from orgthink.engines.scripted import Turn
-from orgthink.organizations.parallel import Parallel
+from orgthink.organizations.votes import Parallel
 from orgthink.record.episode import CancelSource, EdgeKind, Status, StopReason
 from orgthink.runtime.agent import Result
 from orgthink.runtime.budget import Limits

@@ -14,7 +14,7 @@ pytest.importorskip("uvicorn")
 from rule_engine import RuleEngine
 
 from orgthink.engines.engine import Chunk, Context
-from orgthink.organizations.parallel import Parallel
+from orgthink.organizations.votes import Parallel
 from orgthink.record.episode import Sampling
 from orgthink.record.folder import RunFolder
 from orgthink.runtime import Backing, Limits

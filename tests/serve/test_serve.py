@@ -23,9 +23,9 @@ from starlette.applications import Starlette
 from orgthink.cli import main
 from orgthink.engines.engine import Chunk, ContextFull, Engine, EngineError, FinishReason
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.sequential import Sequential
+from orgthink.organizations.votes import Parallel
 from orgthink.record.episode import Billed, CancelSource, Message, Problem, Sampling, StopReason
 from orgthink.record.folder import RunFolder
 from orgthink.runtime import Backing, Limits

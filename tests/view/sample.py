@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.sequential import Sequential
+from orgthink.organizations.votes import Parallel
 from orgthink.record.episode import Episode, Problem, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from orgthink.organizations.reply import visible_text
+from orgthink.organizations.request import visible_text
 from orgthink.record.episode import Episode, Message, Problem, StopReason
 from orgthink.runtime.agent import Agent, Work
 from orgthink.runtime.organization import Organization

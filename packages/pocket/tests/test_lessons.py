@@ -27,8 +27,7 @@ from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, read_reply, read_responses
 from orgthink.grammar.verdict import Verdict, read_report
 from orgthink.models.tokenizer import Tokenizer
-from orgthink.organizations.paramanager import ParaManager
-from orgthink.organizations.tool_use import ToolUse
+from orgthink.organizations.paramanager import ParaManager, ToolUse
 from orgthink.record.episode import Origin, Problem, Trace
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import in_split

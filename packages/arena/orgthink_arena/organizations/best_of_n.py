@@ -16,7 +16,7 @@ from typing import Literal
 from orgthink.grammar.solution import after_thinking, in_fences
 from orgthink.grammar.verdict import Verdict
 from orgthink.organizations.prompts import prompt
-from orgthink.organizations.reply import Reply, ask_all
+from orgthink.organizations.request import Reply, ask_all
 from orgthink.organizations.verifier_corrector import report_of, role_prompt
 from orgthink.record.episode import Problem
 from orgthink.runtime.organization import Organization

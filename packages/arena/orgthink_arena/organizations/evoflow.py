@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orgthink.organizations.below import most
+from orgthink.organizations import most
 from orgthink.record.episode import Problem
 from orgthink.runtime.session import Session
 from orgthink.util.errors import UserError, require_above_zero

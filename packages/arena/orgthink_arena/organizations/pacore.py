@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 from orgthink.organizations.prompts import prompt
-from orgthink.organizations.reply import ask_all
+from orgthink.organizations.request import ask_all
 from orgthink.record.episode import Message, Problem
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session

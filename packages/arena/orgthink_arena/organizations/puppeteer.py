@@ -22,7 +22,7 @@ import numpy as np
 
 from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, cut_middle, render_responses
 from orgthink.organizations.prompts import prompt
-from orgthink.organizations.rounds import Rounds
+from orgthink.organizations.tool_rounds import Rounds
 from orgthink.record.episode import Message, Problem
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session

@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import fmean
 
 from orgthink.grammar.asyncthink import DIALECT, Dialect
-from orgthink.organizations.parallel import think_and_vote
 from orgthink.organizations.prompts import prompt
+from orgthink.organizations.votes import think_and_vote
 from orgthink.record.episode import Problem
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session

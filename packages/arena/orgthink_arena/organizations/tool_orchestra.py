@@ -27,7 +27,7 @@ from orgthink.grammar.toolcall import (
 )
 from orgthink.organizations.paramanager import Aliases, ids_of
 from orgthink.organizations.prompts import prompt, style_named
-from orgthink.organizations.rounds import Rounds
+from orgthink.organizations.tool_rounds import Rounds
 from orgthink.record.episode import FormatError, Message, Problem, Status, StopReason
 from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.organization import Organization

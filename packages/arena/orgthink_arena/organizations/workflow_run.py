@@ -18,7 +18,7 @@ from typing import Any
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.toolcall import CallStatus, Response, cut_middle
 from orgthink.organizations.prompts import prompt, style_named
-from orgthink.organizations.reply import charge_call, visible_text
+from orgthink.organizations.request import charge_call, visible_text
 from orgthink.record.episode import Message, Problem
 from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.organization import Organization

@@ -16,8 +16,7 @@ from itertools import combinations
 from typing import Any
 
 from orgthink.models.tokenizer import Tokenizer
-from orgthink.organizations.paramanager import Aliases, ParaManager
-from orgthink.organizations.tool_use import ToolUse
+from orgthink.organizations.paramanager import Aliases, ParaManager, ToolUse
 from orgthink.record.episode import Episode, Problem, Sampling, Trace
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt

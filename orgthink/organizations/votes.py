@@ -1,4 +1,8 @@
-"""Parallel thinking: independent traces and a vote (section 4 of AsyncThink). The stronger baseline."""
+"""Votes: independent agents with the same prompt, and the most frequent answer wins.
+
+`parallel` has an agent for each place of the pool (section 4 of AsyncThink, the stronger baseline); `majority-vote`
+has a fixed number (section 4.4 of ParaManager).
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,14 @@ from dataclasses import dataclass
 
 from orgthink.grammar.asyncthink import DIALECT, Dialect
 from orgthink.organizations.prompts import prompt
-from orgthink.organizations.reply import new_caller
+from orgthink.organizations.request import new_caller
 from orgthink.organizations.sequential import think
 from orgthink.record.episode import Message, Problem, Status
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import prepared, vote
+from orgthink.util.errors import require_at_least
 
 
 @dataclass(frozen=True)
@@ -65,3 +70,18 @@ def _vote(problem: Problem, thinkers: list[Agent]) -> str | None:
     """The vote of those who have returned an answer."""
     results = [thinker.result for thinker in thinkers if thinker.result is not None]
     return vote(problem, [result.text for result in results if result.status is Status.OK])
+
+
+@dataclass(frozen=True)
+class MajorityVote(Parallel):
+    """A fixed number of agents think; the most frequent answer wins. Agents beyond the capacity wait."""
+
+    samples: int = 8
+    """Thinkers that vote."""
+    name: str = "majority-vote"
+
+    def __post_init__(self) -> None:
+        require_at_least(1, self, "samples")
+
+    def thinkers(self, capacity: int) -> int:
+        return self.samples
