@@ -13,6 +13,8 @@ from orgthink.tasks.countdown import COUNTDOWN
 from orgthink.tasks.sudoku import SUDOKU
 from orgthink.util.errors import UserError
 
+pytestmark = pytest.mark.thorough
+
 SPELLED = "A right result is right in each usual spelling."
 
 GRID = ["1 2 3 4", "3 4 1 2", "2 1 4 3", "4 3 2 1"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from attacks.catalogue import Attack, each
 from attacks.deadline import within
 from orgthink_arena.tasks.bench.letters import letter_of
@@ -13,6 +14,8 @@ from orgthink_arena.tasks.bench.outputs import returned, same_returned
 from orgthink.record.episode import Problem
 from orgthink.tasks.math import MATH
 from orgthink.tasks.vote import vote
+
+pytestmark = pytest.mark.thorough
 
 LINEAR = "Answers are read in time linear in their length."
 BRACES = "{" * 30_000 + "1" + "}" * 30_000

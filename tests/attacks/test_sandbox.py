@@ -21,6 +21,8 @@ from orgthink.runtime.agent import Result
 from orgthink.tools import limits
 from orgthink.tools.sandbox import Bubblewrap
 
+pytestmark = pytest.mark.thorough
+
 GRACE = 1.0
 """Seconds after its deadline within which a call has ended."""
 AT_ONCE = 6

@@ -21,6 +21,8 @@ from orgthink.tools import bubblewrap, limits
 from orgthink.tools.sandbox import Bubblewrap
 from orgthink.util.errors import ToolError
 
+pytestmark = pytest.mark.thorough
+
 APART = "Two programs that run side by side leave each other no message."
 FREE = "A program that runs blocks nobody outside."
 COUNTED = "What the kernel holds for a program counts as its memory, also where there are no control groups."
