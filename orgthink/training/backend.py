@@ -130,37 +130,30 @@ class PolicyBackend(Protocol):
     @property
     def sampler(self) -> Engine:
         """Engine with the weights of the last `sync_sampler`. Organizations run on it."""
-        ...
 
     def logprobs(self, rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
         """Log-probability of each token of each row under the current weights; 0 for untrained tokens."""
-        ...
 
     def forward_backward(self, rows: Sequence[PolicyRow], loss: PolicyLoss) -> Signals:
         """Add the gradient of the loss of these rows, each with the weight in `PolicyRow.weight`.
 
         UserError if a log-probability is not a number.
         """
-        ...
 
     def optim_step(self, learning_rate: float, clip: float) -> float:
         """Take an optimizer step with the gradient clipped to the norm `clip`, and clear the gradient.
 
         Returns the norm before clipping. UserError if it is not finite.
         """
-        ...
 
     async def sync_sampler(self, version: str) -> None:
         """Copy the current weights to the sampler. `version` is recorded with every span that they sample."""
-        ...
 
     def save(self, folder: Path) -> None:
-        """Write the model as a Hugging Face folder to `folder/model`, and the trainer's state beside it."""
-        ...
+        """Write the model as a Hugging Face folder to `folder/model`, and the trainer's state next to it."""
 
     def load(self, folder: Path) -> None:
         """Restore what `save` wrote. UserError that names the folder if it is incomplete or of another model."""
-        ...
 
 
 class EmbeddedBackend:

@@ -101,7 +101,7 @@ class Optimization(ABC):
 
     @property
     def frozen(self) -> Mapping[str, RoleSpec]:
-        """Frozen models beside the policy, by their names in the recipe."""
+        """Frozen models by their names in the recipe."""
         return {}
 
     @property

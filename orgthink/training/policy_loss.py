@@ -139,8 +139,8 @@ def token_weights(rows: Sequence[PolicyRow], reduction: Literal["token-mean", "e
     """Weight of each trained token of each row; with the tokens that are masked they sum to 1. `rows` are the whole
     minibatch.
 
-    An episode of one row, such as a manager's trace, thus enters the episode-mean once, as in Eq. 21 of ParaManager;
-    of several rows, each weighs as much as it has tokens.
+    An episode of one row, such as a manager's trace, thus enters the episode-mean once, as in Eq. 21 of ParaManager. If
+    it has several rows, each weighs in proportion to its tokens.
     """
     tokens: Counter[str] = Counter()
     for row in rows:

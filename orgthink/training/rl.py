@@ -70,7 +70,6 @@ class Source(Protocol):
 
         `crash` stores the traceback of a bug that ends an episode. Without it, the bug ends the training.
         """
-        ...
 
     async def collect(self, sampler: Engine, step: int, clock: Clock, record: Record) -> Batch:
         """The rows of a step, counted from 0. `step` is also the version of the sampler's weights.
@@ -78,15 +77,12 @@ class Source(Protocol):
         `record` is called with each episode. UserError for rows that cannot be trained on, EngineError if the sampler
         fails.
         """
-        ...
 
     def snapshot(self) -> Callable[[Path], None]:
         """Function that writes the current state into a folder, even if a later step has changed the source."""
-        ...
 
     def load(self, folder: Path) -> None:
         """Restore the state in a folder."""
-        ...
 
 
 class StandstillLoop(asyncio.SelectorEventLoop):

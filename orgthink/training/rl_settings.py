@@ -64,13 +64,12 @@ class RlSettings(Optimization):
             if least is not None and most is not None and least <= most:
                 raise UserError(
                     f"this credit imitates what earns {least:g}, and a wrong answer may earn {most:g}: set "
-                    "credit.least above that, let the reward pay less beside the answer (reward.gate=correct, "
+                    "credit.least above that, lower other parts of the reward (reward.gate=correct, "
                     "reward.weight=0), or set credit.kind=shared"
                 )
             if self.credit.of_agents({}) is not None and not self.reward.by_agent:
                 raise UserError(
-                    "this credit needs a reward of single agents, and the reward has only one of whole episodes: "
-                    "set credit.kind=shared"
+                    "this credit needs a reward for each agent, and this reward is of whole episodes: set credit.kind=shared"
                 )
 
     @property

@@ -68,7 +68,7 @@ class Rollout:
 
     @property
     def made(self) -> Organization:
-        """The organization. UserError if there is none with that name, or its settings are not valid."""
+        """The organization. UserError if the name is unknown or its settings are invalid."""
         return self.organization.named(self.organization.label)
 
     def require(self) -> None:

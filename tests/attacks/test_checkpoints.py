@@ -7,19 +7,14 @@ import math
 import os
 import resource
 import shutil
-import tracemalloc
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import test_puppeteer_training as puppeteer
-import torch
 from attacks.catalogue import Attack, each
 from attacks.killing import forked
 from attacks.test_run_folders import ALONE
@@ -28,14 +23,9 @@ from small import TASK_OF_SUMS
 from test_sft import SETTINGS, course, folder, metrics, train
 
 from orgthink.evaluate.specs import OrganizationSpec
-from orgthink.models.trainable import say_made_for
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.checkpoint import load_state
-from orgthink.training.coldstart.trajectories import Selection
 from orgthink.training.episodes import Episodes
-from orgthink.training.recipes.jobs import Trajectories
-from orgthink.training.recipes.registry import go_on
 from orgthink.training.rl import train_policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
@@ -121,32 +111,6 @@ def test_a_kill_in_the_middle_of_a_checkpoint(attack: Attack, tmp_path: Path, mo
     assert ended and operation > 10
 
 
-@each(
-    Attack(
-        "a power cut after the renaming", FOUND, "every file and folder was brought to the disk before it got its name"
-    )
-)
-def test_everything_is_on_the_disk_before_it_has_its_name(
-    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[str] = []
-    sync, rename = os.fsync, Path.rename
-
-    def fsync(descriptor: int) -> None:
-        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
-        sync(descriptor)
-
-    def renamed(self: Path, target: Path) -> Path:
-        assert {"config.json", "model.safetensors", "trainer.pt", "trainer.json", "model", self.name} <= set(synced)
-        synced.clear()
-        return rename(self, target)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(Path, "rename", renamed)
-    checkpoint.put(tmp_path, 4, fill)
-    assert synced == ["checkpoints"]
-
-
 # Damage
 
 
@@ -154,62 +118,8 @@ def cut(file: Path) -> None:
     os.truncate(file, file.stat().st_size // 2)
 
 
-def zeros(file: Path) -> None:
-    file.write_bytes(bytes(file.stat().st_size))
-
-
 def holds(text: str) -> Callable[[Path], object]:
     return lambda file: file.write_text(text)
-
-
-def piped(file: Path) -> None:
-    file.unlink()
-    os.mkfifo(file)
-
-
-def gathered(**changes: object) -> Callable[[Path], object]:
-    """Change what the optimizer has gathered for its first weight; None takes it out."""
-
-    def change(file: Path) -> None:
-        found = torch.load(file, weights_only=True)
-        first = {**found["state"][0], **changes}
-        found["state"][0] = {name: value for name, value in first.items() if value is not None}
-        torch.save(found, file)
-
-    return change
-
-
-def set_otherwise(**changes: object) -> Callable[[Path], object]:
-    """Change settings of the optimizer."""
-
-    def change(file: Path) -> None:
-        found = torch.load(file, weights_only=True)
-        for group in found["param_groups"]:
-            group.update(changes)
-        torch.save(found, file)
-
-    return change
-
-
-def filled(moment: str, value: float) -> Callable[[Path], object]:
-    """One of the optimizer's moments is this number everywhere."""
-
-    def change(file: Path) -> None:
-        found = torch.load(file, weights_only=True)
-        for each_weight in found["state"].values():
-            each_weight[moment].fill_(value)
-        torch.save(found, file)
-
-    return change
-
-
-def exchanged(file: Path) -> None:
-    """What was gathered for two weights of other shapes, the one in place of the other."""
-    found = torch.load(file, weights_only=True)
-    state, shape = found["state"], found["state"][0]["exp_avg"].shape
-    other = next(number for number, one in state.items() if one["exp_avg"].shape != shape)
-    state[0], state[other] = state[other], state[0]
-    torch.save(found, file)
 
 
 def weighed(value: float) -> Callable[[Path], object]:
@@ -223,44 +133,18 @@ def weighed(value: float) -> Callable[[Path], object]:
     return change
 
 
-OURS = "the training's own settings hold"
 SAID = "the line names the damaged one and the one that serves"
 
 
 @each(
     Attack("model.safetensors is cut", BEFORE, SAID, ("model/model.safetensors", cut)),
-    Attack("model.safetensors is all zeros", BEFORE, SAID, ("model/model.safetensors", zeros)),
-    Attack("model.safetensors is gone", BEFORE, SAID, ("model/model.safetensors", Path.unlink)),
     Attack("the checkpoint's config.json is empty", BEFORE, SAID, ("model/config.json", holds(""))),
-    Attack("the checkpoint's config.json has layers without number", BEFORE, SAID, ("model/config.json", holds("[[]"))),
     Attack("trainer.pt is cut", BEFORE, SAID, ("trainer.pt", cut)),
-    Attack("trainer.pt is all zeros", BEFORE, SAID, ("trainer.pt", zeros)),
     Attack("trainer.pt is gone", BEFORE, SAID, ("trainer.pt", Path.unlink)),
-    Attack("trainer.pt is text", BEFORE, SAID, ("trainer.pt", holds("not a pickle"))),
-    Attack("the optimizer's moments have another shape", BEFORE, SAID,
-           ("trainer.pt", gathered(exp_avg=torch.zeros(3)))),
-    Attack("the optimizer's moments are those of other weights", BEFORE, SAID, ("trainer.pt", exchanged)),
-    Attack("the optimizer lacks a moment", BEFORE, SAID, ("trainer.pt", gathered(exp_avg_sq=None))),
-    Attack("a moment of the optimizer is a text", BEFORE, SAID, ("trainer.pt", gathered(exp_avg="x"))),
-    Attack("the optimizer's moments are NaN", BEFORE, SAID, ("trainer.pt", filled("exp_avg", math.nan))),
-    Attack("the optimizer's squares are negative", BEFORE, SAID, ("trainer.pt", filled("exp_avg_sq", -1.0))),
-    Attack("the optimizer has made −1 steps", BEFORE, SAID, ("trainer.pt", filled("step", -1.0))),
     Attack("a weight of the checkpoint is NaN", BEFORE, SAID, ("model/model.safetensors", weighed(math.nan))),
-    Attack("a weight of the checkpoint is infinite", BEFORE, SAID, ("model/model.safetensors", weighed(math.inf))),
     Attack("trainer.json is cut", BEFORE, SAID, ("trainer.json", cut)),
-    Attack("trainer.json is a list", BEFORE, SAID, ("trainer.json", holds("[12]"))),
     Attack("trainer.json has no step", BEFORE, SAID, ("trainer.json", holds("{}"))),
     Attack("trainer.json is of another step", BEFORE, SAID, ("trainer.json", holds('{"step": 3, "cursor": {}}'))),
-    Attack("trainer.json has no place in the data", BEFORE, SAID, ("trainer.json", holds('{"step": 12}'))),
-    Attack("trainer.json has a place before the first batch", BEFORE, SAID,
-           ("trainer.json", holds('{"step": 12, "cursor": {"pool": 0, "batch": -3}}'))),
-    Attack("trainer.json has a place before the first pool", BEFORE, SAID,
-           ("trainer.json", holds('{"step": 12, "cursor": {"pool": -1, "batch": 0}}'))),
-    Attack("trainer.pt is a pipe", BEFORE, SAID + "; nobody waits", ("trainer.pt", piped)),
-    Attack("trainer.json is a pipe", BEFORE, SAID + "; nobody waits", ("trainer.json", piped)),
-    Attack(
-        "trainer.json is nested a million deep", BEFORE, SAID, ("trainer.json", holds('{"step":' + "[" * 1_000_000))
-    ),
 )  # fmt: skip
 def test_the_one_before_a_damaged_checkpoint_serves(
     attack: Attack, run: Path, whole: Path, capsys: pytest.CaptureFixture[str]
@@ -273,18 +157,6 @@ def test_the_one_before_a_damaged_checkpoint_serves(
     assert last == "orgthink: continuing from step 8"
     assert metrics(run) == metrics(whole) and weights(run) == weights(whole)
     assert names(run) == ["step-000008", "step-000012"]
-
-
-@each(
-    Attack("the checkpoint's optimizer goes uphill", BEFORE, OURS, set_otherwise(maximize=True)),
-    Attack("the checkpoint's optimizer decays by NaN", BEFORE, OURS, set_otherwise(weight_decay=math.nan)),
-    Attack("the checkpoint's optimizer has betas of 5", BEFORE, OURS, set_otherwise(betas=(5, 5))),
-)
-def test_a_training_keeps_its_settings(attack: Attack, run: Path, whole: Path) -> None:
-    shutil.rmtree(run / "checkpoints" / "step-000012")
-    attack.given(run / "checkpoints" / "step-000008" / "trainer.pt")
-    trained(run)
-    assert metrics(run) == metrics(whole) and weights(run) == weights(whole)
 
 
 @each(
@@ -313,64 +185,6 @@ def test_a_damaged_checkpoint_of_a_later_step_goes(attack: Attack, run: Path, wh
     assert names(run) == ["step-000008", "step-000009"]
     trained(run)
     assert metrics(run) == metrics(whole) and weights(run) == weights(whole)
-
-
-WHOLE = "A file that is read whole has a most size, and is a file."
-
-
-def huge(gigabytes: float) -> Callable[[Path], object]:
-    """A file with a hole of this size."""
-
-    def make(file: Path) -> None:
-        file.touch()
-        os.truncate(file, int(gigabytes * 2**30))
-
-    return make
-
-
-def read_state(folder: Path) -> None:
-    load_state(folder / "chains.json", Checked)
-
-
-def read_companion(folder: Path) -> None:
-    say_made_for(folder, {"capacity": 3})
-
-
-def read_selection(folder: Path) -> None:
-    job = Trajectories(episodes="episodes", settings=SETTINGS)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trajectories, "start_folder", lambda self, folder: folder.path)
-        patch.setattr(Trajectories, "_rows", lambda self, base: ([], Selection((), Counter())))
-        job.run(RunFolder.open(folder), lambda line: None)
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A state."""
-
-
-@each(
-    Attack("chains.json of five gigabytes", WHOLE, "one line", ("chains.json", huge(5), read_state)),
-    Attack("chains.json is a pipe", WHOLE, "one line", ("chains.json", os.mkfifo, read_state)),
-    Attack("chains.json is nested a million deep", WHOLE, "one line",
-           ("chains.json", holds("[" * 1_000_000), read_state)),
-    Attack("orgthink.json of a gigabyte", WHOLE, "one line", ("orgthink.json", huge(1), read_companion)),
-    Attack("orgthink.json is nested a million deep", WHOLE, "one line",
-           ("orgthink.json", holds("[" * 1_000_000), read_companion)),
-    Attack("trajectories.json of a gigabyte", WHOLE, "one line", ("trajectories.json", huge(1), read_selection)),
-    Attack("trajectories.json is a list", WHOLE, "one line", ("trajectories.json", holds("[]"), read_selection)),
-)  # fmt: skip
-def test_a_file_that_is_read_whole(attack: Attack, tmp_path: Path) -> None:
-    name, damage, read = attack.given
-    run = folder(tmp_path / "run").path
-    damage(run / name)
-    tracemalloc.start()
-    try:
-        with pytest.raises(UserError, match=name):
-            read(run)
-        assert tracemalloc.get_traced_memory()[1] < 200 << 20
-    finally:
-        tracemalloc.stop()
 
 
 # A second process
@@ -411,22 +225,6 @@ def test_a_full_disk(attack: Attack, whole: Path, tmp_path: Path) -> None:
     assert names(run) == ["step-000004"], "what it took is free again"
     trained(run)
     assert metrics(run) == metrics(whole) and weights(run) == weights(whole)
-
-
-@each(Attack("the disk is full while trainer.pt is written", FULL, "one line, exit code 2"))
-def test_a_full_disk_for_the_optimizer(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    class Saved:
-        def save(self, folder: Path) -> None:
-            (folder / "model.safetensors").touch()
-
-    optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(100_000))])
-    optimizer.param_groups[0]["params"][0].grad = torch.ones(100_000)
-    optimizer.step()
-    with room(100_000), pytest.raises(OSError, match="step-000004"):
-        checkpoint.put(tmp_path, 4, lambda folder: checkpoint.store(folder, Saved(), optimizer))  # type: ignore[arg-type]
-    assert names(tmp_path) == []
 
 
 # Another run at the same place
@@ -485,78 +283,6 @@ def test_a_link_among_checkpoints(attack: Attack, tmp_path: Path) -> None:
     assert [file.name for file in mine.rglob("*")] == ["model", "thesis.tex"]
 
 
-@each(Attack("the folder `checkpoints` is a link", OWN, "one line, nothing is written or removed there"))
-def test_checkpoints_elsewhere(attack: Attack, tmp_path: Path) -> None:
-    other, run = tmp_path / "other", tmp_path / "run"
-    checkpoint.put(other, 99, fill)
-    run.mkdir()
-    (run / "checkpoints").symlink_to(other / "checkpoints")
-    with pytest.raises(UserError, match="checkpoints is a link"):
-        checkpoint.put(run, 4, fill)
-    assert names(other) == ["step-000099"]
-
-
-@each(
-    Attack(
-        "a user's copy `step-000012.bak` beside the checkpoints", OWN, "neither read nor removed", "step-000012.bak"
-    ),
-    Attack("a folder `step-last` beside the checkpoints", OWN, "neither read nor removed", "step-last"),
-    Attack("a folder `step-12` beside the checkpoints", OWN, "neither read nor removed", "step-12"),
-    Attack("a folder `step-00000099` beside the checkpoints", OWN, "neither read nor removed", "step-00000099"),
-    Attack(
-        "a folder in Arabic digits beside the checkpoints",
-        OWN,
-        "neither read nor removed",
-        "step-\u0661\u0661\u0661\u0661\u0661\u0661",
-    ),
-)
-def test_what_is_no_checkpoint_stays(attack: Attack, run: Path, whole: Path) -> None:
-    other = run / "checkpoints" / attack.given
-    other.mkdir()
-    trained(run, steps=16, until=16)
-    assert other.is_dir() and len(checkpoint.saved(run)) == 2
-    assert checkpoint.saved(run)[-1].name == "step-000016"
-
-
-@each(Attack("a checkpoint that is a file", OWN, "it is none; the one before it serves"))
-def test_a_file_named_as_a_checkpoint(attack: Attack, run: Path) -> None:
-    (run / "checkpoints" / "step-000099").write_text("")
-    assert [one.name for one in checkpoint.saved(run)] == ["step-000008", "step-000012"]
-
-
-@each(Attack("a training of more than a million steps", OWN, "the newest checkpoint is the one of the latest step"))
-def test_a_million_steps(attack: Attack, tmp_path: Path) -> None:
-    for step in (999_999, 1_000_000):
-        checkpoint.put(tmp_path, step, fill)
-    assert [one.name for one in checkpoint.saved(tmp_path)] == ["step-999999", "step-1000000"]
-
-
-@each(
-    Attack(
-        "orgthink.json of the model that a training starts from is read-only",
-        FULL,
-        "its copy in the checkpoint gets its new entries",
-    )
-)
-def test_a_read_only_companion(attack: Attack) -> None:
-    with TemporaryDirectory(dir="/tmp") as name:
-        Path(name).chmod(0o777)
-        file = Path(name) / "orgthink.json"
-        file.write_text('{"prompts": "paper"}')
-        file.chmod(0o444)
-        child = os.fork()
-        if child == 0:
-            if os.getuid() == 0:
-                os.setuid(65534)  # root may write everything
-            try:
-                say_made_for(Path(name), {"capacity": 3})
-            except OSError:
-                os._exit(1)
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-        assert json.loads(file.read_text()) == {"prompts": "paper", "capacity": 3}
-
-
 @each(
     Attack("a training has drawn −5 problems", BEFORE, SAID, -5),
     Attack("a training has drawn 10³⁰ problems", BEFORE, SAID, 10**30),
@@ -567,7 +293,7 @@ def test_a_place_that_no_training_reaches(attack: Attack, tmp_path: Path, capsys
         place = json.dumps({"drawn": drawn})
         checkpoint.put(tmp_path, step, lambda folder, place=place: (folder / "problems.json").write_text(place))
     source = Episodes(RlSettings(rollout, steps=2, learning_rate=1e-3))
-    found = checkpoint.restored(tmp_path, lambda folder: source.load(folder, checkpoint.state(folder)["step"]))
+    found = checkpoint.restored(tmp_path, lambda folder: source.load(folder))
     assert found is not None and found[0].name == "step-000001"
     line = capsys.readouterr().err
     assert "step-000002" in line and line.endswith("continuing from step-000001\n")
@@ -589,11 +315,8 @@ LINES = b'{"first": 1}\n{"second": 2}\n'
 
 
 @each(
-    Attack("a checkpoint records −5 bytes of episodes", BEFORE, SAID, -5),
     Attack("a checkpoint records episodes up to the middle of a line", BEFORE, SAID, 20),
-    Attack("a checkpoint records episodes up to just before the end of a line", BEFORE, SAID, 12),
     Attack("a checkpoint records more bytes of episodes than there are", BEFORE, SAID, len(LINES) + 1),
-    Attack("a checkpoint records 10³⁰ bytes of episodes", BEFORE, SAID, 10**30),
 )
 @pytest.mark.parametrize("before", [0, 13])
 def test_recorded_episodes_that_end_nowhere(
@@ -603,47 +326,3 @@ def test_recorded_episodes_that_end_nowhere(
     assert (tmp_path / "run" / "episodes.jsonl").read_bytes() == LINES[:before]
     (line,) = capsys.readouterr().err.splitlines()
     assert "step-000002" in line and line.endswith("continuing from step-000001")
-
-
-@each(
-    Attack(
-        "a line of episodes.jsonl is deleted, so that no checkpoint records whole lines",
-        BEFORE,
-        "one line that says so; no record is cut",
-    )
-)
-def test_a_deleted_line_cuts_no_record(attack: Attack, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"step-000002 .* no line of episodes\.jsonl ends there"):
-        resumed_after(tmp_path / "run", 5, 18)
-    assert (tmp_path / "run" / "episodes.jsonl").read_bytes() == LINES
-
-
-@each(
-    Attack("a checkpoint of a puppeteer records episodes up to the middle of a line", BEFORE, SAID),
-)
-def test_a_puppeteers_record_that_ends_nowhere(
-    attack: Attack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, lines = puppeteer.trained(tmp_path / "run")
-    before = (tmp_path / "run" / "episodes.jsonl").read_bytes()
-    last = tmp_path / "run" / "checkpoints" / "step-000006" / "trainer.json"
-    state = json.loads(last.read_text())
-    last.write_text(json.dumps(state | {"recorded": state["recorded"] - 7}))
-    go_on(RunFolder.open(tmp_path / "run"), lines.append)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "step-000006" in line and line.endswith("continuing from step-000004")
-    again = [episode.id for episode in RunFolder.open(tmp_path / "run").episodes()]
-    assert again == [json.loads(line)["id"] for line in before.splitlines()]
-
-
-@each(
-    Attack("a training on trajectories is resumed while another process trains in its folder", ALONE,
-           "the second stops before it writes anything"),
-)  # fmt: skip
-def test_a_second_training_on_trajectories(attack: Attack, tmp_path: Path) -> None:
-    run = folder(tmp_path / "run")
-    run.write_json("trajectories.json", {"ids": [], "left_out": {"before": 1}})
-    before = (run.path / "trajectories.json").read_bytes()
-    with run.journal(redo=None), pytest.raises(UserError, match="by another process"):
-        read_selection(run.path)
-    assert (run.path / "trajectories.json").read_bytes() == before

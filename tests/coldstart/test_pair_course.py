@@ -4,7 +4,6 @@ import json
 import signal
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 
 import pytest
 import torch
@@ -102,20 +101,6 @@ def test_every_row_comes_once_an_epoch(count, size):
     assert epochs[0] != epochs[1]
 
 
-def test_pools_of_an_epoch_are_even():
-    rows = [Row((i,), (True,)) for i in range(2 * POOL + 300)]
-    pools = [list(islice(epoch_part(rows, 0, pool), POOL)) for pool in range(6)]
-    assert {len(pool) for pool in pools} == {953, 954}
-    assert pools[:3] != pools[3:]
-
-
-def test_a_cursor_past_the_end_of_a_pool_goes_on_at_the_next_one():
-    """Pools of few rows had many copies of each once, so older checkpoints are further in theirs."""
-    rows = [Row((i,), (True,)) for i in range(40)]
-    later = batches(partial(epoch_part, rows), 0, 300, Cursor(3, 70), size=10)
-    assert next(later) == next(batches(partial(epoch_part, rows), 0, 300, Cursor(4), size=10))
-
-
 def folder(path):
     return RunFolder.open(path) if path.exists() and any(path.iterdir()) else RunFolder.create(path, "train", SETTINGS)
 
@@ -152,30 +137,6 @@ def test_ctrl_c_saves_and_the_run_goes_on_exactly(tmp_path, rows_file, kind, lor
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert Tokenizer(whole / "model").eos_ids == Tokenizer(base).eos_ids
     assert (whole / "model" / "adapter").exists() == (lora is not None)
-
-
-def test_a_batch_in_parts_has_the_gradient_of_the_whole(tmp_path, rows_file):
-    base = tiny(tmp_path / "base", "Qwen3")
-    lines = []
-    for name, tokens in (("parts", 30), ("whole", 10_000)):
-        settings = replace(SETTINGS, steps=1, batch_tokens=tokens)
-        train(sft_course(base, rows_file), settings, folder(tmp_path / name), lines.append)
-    assert lines[0]["loss"] == pytest.approx(lines[1]["loss"], rel=1e-5)
-    assert lines[0]["gradient_norm"] == pytest.approx(lines[1]["gradient_norm"], rel=1e-4)
-    assert lines[0]["trained_tokens"] == lines[1]["trained_tokens"]
-
-
-def test_any_seed_is_one(tmp_path, rows_file):
-    settings = replace(SETTINGS, steps=1, seed=99_999_999_999_999)
-    train(sft_course(tiny(tmp_path / "base", "Qwen3"), rows_file), settings, folder(tmp_path / "run"), [].append)
-
-
-def test_a_context_that_is_no_number_is_named(tmp_path, rows_file):
-    base = tiny(tmp_path / "base", "Qwen3")
-    config = json.loads((base / "config.json").read_text())
-    (base / "config.json").write_text(json.dumps(config | {"max_position_embeddings": "many"}))
-    with pytest.raises(UserError, match="max_position_embeddings is 'many': it must be a number of tokens"):
-        sft_course(base, rows_file)
 
 
 def test_bad_input_is_named(tmp_path, rows_file):

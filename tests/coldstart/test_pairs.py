@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow
@@ -31,12 +28,6 @@ def test_what_is_written_is_read(name, tmp_path: Path, some: list[Pair]):
     write(tmp_path / name, [*some, PAIR])
     assert read_pairs(tmp_path / name) == [*some, PAIR]
     assert list(tmp_path.iterdir()) == [tmp_path / name]
-
-
-def test_half_a_surrogate_pair_is_the_same_in_both(tmp_path: Path):
-    for name in ("a.jsonl", "a.parquet"):
-        write(tmp_path / name, [replace(PAIR, response="a\ud83d")])
-        assert read_pairs(tmp_path / name)[0].response == "a?"
 
 
 def test_rows_of_other_programs_need_a_query_and_a_response_only(tmp_path: Path):
@@ -71,44 +62,12 @@ def test_a_row_that_is_no_pair_is_named(tmp_path: Path, row, says):
         read_pairs(tmp_path / "a.parquet")
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b'{"query": "q", "response": "r"}\n{"query": "q", "resp', "row 2: not JSON"),
-        (b'{"query": "q", "response": "r"}\n\xff\n', "row 2: not JSON"),
-        (b"[" * 100_000, "a.jsonl: not JSON"),
-        (b"5\n", "row 1: not an object with a query and a response"),
-        (b"", "holds no query-response pairs"),
-    ],
-)
-def test_what_is_no_row_is_named(tmp_path: Path, content, says):
-    (tmp_path / "a.jsonl").write_bytes(content)
-    with pytest.raises(UserError, match=says) as error:
-        read_pairs(tmp_path / "a.jsonl")
-    assert str(tmp_path / "a.jsonl") in str(error.value)
-
-
 def test_a_file_that_is_not_there_or_not_parquet(tmp_path: Path):
     with pytest.raises(UserError, match=r"no file of query-response pairs at .*a\.parquet"):
         read_pairs(tmp_path / "a.parquet")
     (tmp_path / "a.parquet").write_text("nothing of the kind")
     with pytest.raises(UserError, match=r"a\.parquet cannot be read as parquet"):
         read_pairs(tmp_path / "a.parquet")
-
-
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path):
-    code = f"""
-import sys
-sys.modules["pyarrow"] = None
-from pathlib import Path
-from orgthink.training.coldstart.pairs import Pair
-from orgthink.training.coldstart.pairs import write
-write(Path({str(tmp_path)!r}) / "a.jsonl", [Pair("q", "r")])
-write(Path({str(tmp_path)!r}) / "a.parquet", [Pair("q", "r")])
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "pip install 'orgthink[data]'" in done.stderr.splitlines()[-1]
-    assert [file.name for file in tmp_path.iterdir()] == ["a.jsonl"]
 
 
 def test_spans_that_were_sampled_in_one_go_are_one_response():
@@ -138,9 +97,3 @@ def test_all_rows_that_are_no_pairs_are_counted(tmp_path: Path):
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(UserError, match=r"5 bad rows: row 2: no query and no response; it has messages; row 3: .*; …$"):
         read_pairs(tmp_path / "a.jsonl")
-
-
-def test_columns_of_others_are_ignored(tmp_path: Path):
-    row = {"query": "abc", "response": "r", "problem": 12, "index": "a-17", "teacher": ["x"], "written": 2}
-    (tmp_path / "a.jsonl").write_text(json.dumps(row))
-    assert read_pairs(tmp_path / "a.jsonl") == [Pair("abc", "r")]

@@ -23,7 +23,7 @@ from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags, ToolCall, rend
 from orgthink.measure import orchestration
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.paramanager import ParaManager
-from orgthink.record.episode import Episode, FormatError, FormatFault, Message, Origin, Sampling, Span
+from orgthink.record.episode import Episode, FormatError, FormatFault, Origin, Sampling, Span
 from orgthink.record.folder import RunFolder
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
@@ -31,7 +31,6 @@ from orgthink.runtime.clock import run_virtual
 from orgthink.training.cluster.sizing.model import QWEN3_4B
 from orgthink.training.coldstart.pairs import end_of_text
 from orgthink.training.coldstart.trajectories import Exclusion, manager_row, select, tags_in, trajectory_rows
-from orgthink.training.recipes.registry import RECIPES
 from orgthink.training.rows import row_of
 from orgthink.util.errors import UserError
 
@@ -94,13 +93,6 @@ def test_who_recovered_comes_first():
     assert select([plain, own, failed], most=1).left_out == Counter({Exclusion.SPARE: 2})
 
 
-def test_equals_are_chosen_for_the_balance():
-    """Two problems have no choice; the third makes up for them, though its first sample comes first."""
-    fixed = [of(p, 0, [[PYTHON, PYTHON]]) for p in ("a", "b")]
-    choices = [of("0", 0, [[PYTHON, PYTHON]]), of("0", 1, [[SEARCH, SEARCH]]), of("0", 2, [[CODE, PYTHON]])]
-    assert ids(retained([*fixed, *choices], most=0.7)) == ["0|paramanager|1", *ids(fixed)]
-
-
 def test_the_dominating_tool_loses_who_leans_on_it_most():
     leaning = [of(p, 0, [[PYTHON] * 2]) for p in "ab"]
     recovered = of("c", 0, [[Call("python", CallStatus.EXEC_ERR)], [PYTHON]])
@@ -114,12 +106,6 @@ def test_a_share_that_cannot_hold_leaves_nothing_that_calls():
     alone, idle = [of(p, 0, [[PYTHON]]) for p in "ab"], of("c", 0, [])
     assert ids(retained([*alone, idle])) == [idle.id]
     assert ids(retained(alone, most=1)) == ids(alone)
-
-
-@pytest.mark.parametrize("most", [0, -1, 1.1, float("nan")])
-def test_a_share_is_a_share(most):
-    with pytest.raises(ValueError, match="most is"):
-        select([], most=most)
 
 
 attempts = st.builds(
@@ -235,20 +221,6 @@ async def test_what_an_engine_sampled_is_its_own_tokenizers(words):
     await engine.aclose()
 
 
-def test_long_ones_are_left_out_before_the_choice(words, tmp_path):
-    tokenizer = Tokenizer(words)
-    episodes = managed(tokenizer)
-    run = RunFolder.open(recorded(tmp_path / "run", episodes))
-    rows, selection = trajectory_rows(run, words, most=1.0)
-    assert rows == [row_of(episode.root) for episode in retained(episodes, most=1.0)]
-    longest = sorted(map(len, rows))[0]
-    short, fewer = trajectory_rows(run, words, most=1.0, longest=longest)
-    assert max(map(len, short)) == longest and fewer.left_out[Exclusion.LONG] > 0
-    assert selection.left_out[Exclusion.LONG] == 0
-    with pytest.raises(UserError, match=r"nothing to learn from: 0 of .* too long"):
-        trajectory_rows(run, words, longest=3)
-
-
 class Native(ScriptedEngine):
     """Tells its model of the tools itself, as a server that chats does."""
 
@@ -335,20 +307,6 @@ def test_calls_in_other_tags_are_read_in_the_tags_of_the_run(words, tmp_path):
     assert tags_in(RunFolder.create(tmp_path / "other", "eval", None)) == {}
 
 
-def test_a_run_does_not_go_on_with_other_trajectories(words, tmp_path, capsys):
-    """Its place in the rows would be a place in other rows."""
-    episodes = recorded(tmp_path / "episodes", managed(Tokenizer(words)))
-    given = ["paramanager-sft", "--model", words, "--episodes", episodes, "--steps", "1", "--out", tmp_path / "run"]
-    trained(given, capsys)
-    told = (tmp_path / "run" / "trajectories.json").read_text()
-    file = RunFolder.open(episodes).episodes_file
-    first = json.loads(told)["ids"][0]
-    file.write_text("".join(line for line in file.read_text().splitlines(keepends=True) if f'"{first}"' not in line))
-    assert main(["train", "--resume", str(tmp_path / "run")]) == 2
-    assert "has changed since" in capsys.readouterr().err
-    assert (tmp_path / "run" / "trajectories.json").read_text() == told
-
-
 def test_what_is_missing_is_one_line(words, tmp_path, capsys):
     wrong = [replace(episode, grade=WRONG) for episode in managed(Tokenizer(words), n=1)]
     given = ["paramanager-sft", "--model", str(words), "--out", str(tmp_path / "new")]
@@ -362,20 +320,3 @@ def test_what_is_missing_is_one_line(words, tmp_path, capsys):
         out, err = capsys.readouterr()
         assert not out and err.count("\n") == 1 and said in err
         assert not (tmp_path / "new").exists()
-
-
-def test_the_paper_s_numbers():
-    """Table 4."""
-    job = RECIPES["paramanager-qwen3-sft"]
-    settings = job.settings
-    assert (settings.steps, settings.batch_rows, settings.learning_rate, job.longest) == (200, 32, 1e-5, 49_152)
-    assert job.model is None and job.episodes is None
-
-
-def test_a_prompt_keeps_its_place(chat):
-    """The prompt of another model's trajectory is the user's turn."""
-    tokenizer = Tokenizer(chat)
-    root = managed(None, n=1, samples=1)[0].root
-    row = manager_row(root, tokenizer, end_of_text(tokenizer, chat))
-    prompt = tokenizer.prompt((Message("user", root.spans[0].text),))
-    assert isinstance(prompt, Span) and row.token_ids[: prompt.tokens] == prompt.token_ids

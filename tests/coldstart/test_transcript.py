@@ -90,14 +90,6 @@ def test_a_structure_other_than_the_plan_is_dropped_and_remarks_are_not():
     assert read_transcript(GOOD.replace("<JOIN-1>", "Now the first: <JOIN-1>"), PLAN, 3)
 
 
-def test_thinking_before_the_sections_and_other_spellings_of_white_space_are_fine():
-    plain = read_transcript(GOOD, PLAN, 3)
-    loose = GOOD.replace("<JOIN-2> thought found 2 </JOIN-2>", "<JOIN2>\nthought  found 2</JOIN2>")
-    loose = "I plan this.\n=== FRAGMENTS ===\nno, again:\n" + loose.replace("</FORK-1>", "</FORK1>")
-    assert read_transcript(loose, PLAN, 3) == plain
-    assert "<JOIN-2> thought found 2 </JOIN-2>" in plain.organizer
-
-
 words = st.text(st.characters(codec="utf-8", exclude_characters="<=\n\r\x0b\x0c"), min_size=1, max_size=12)
 
 

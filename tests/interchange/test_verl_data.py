@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -151,19 +149,6 @@ def test_verl_s_data_are_problems_of_mathematics(row: dict[str, Any], question: 
     assert task.grade(problem, f"\\boxed{{{answer}}}").all_correct and not task.grade(problem, "7").all_correct
 
 
-@pytest.mark.parametrize(
-    ("extra", "question"),
-    [({"raw_problem": "Halve it."}, "Halve it."), ({"question": 7}, "Halve $1$."), (None, "Halve $1$.")],
-)
-def test_the_question_by_itself_is_preferred(extra: dict[str, Any] | None, question: str):
-    assert problem_of({**MATH_ROW, "extra_info": extra}, "here") == MATH.problem(question, "\\frac{1}{2}")
-
-
-def test_a_question_without_an_instruction_stays_as_it_is():
-    row = {**MATH_ROW, "data_source": "aime2024", "prompt": [{"role": "user", "content": " Halve 1. "}]}
-    assert problem_of(row, "here") == MATH.problem("Halve 1.", "\\frac{1}{2}")
-
-
 def test_each_problem_of_a_file_is_graded_by_its_own_task(tmp_path: Path):
     """Ours and verl's in one file, and that beside another task, as in `sudoku+verl:FILE`."""
     sudoku, countdown = (next(TASKS[name].problems("train", 0)) for name in ("sudoku", "countdown"))
@@ -183,19 +168,6 @@ def test_each_problem_of_a_file_is_graded_by_its_own_task(tmp_path: Path):
         assert task.grade(asked, "5").all_correct
     with pytest.raises(KeyError):
         task_named("countdown+sudoku").grade(asked, "5")
-
-
-def test_the_stream_is_the_file_in_another_order_each_time(tmp_path: Path):
-    drawn = list(islice(TASKS["sudoku"].problems("train", 0), 6))
-    write(drawn, "train", tmp_path / "x.parquet")
-    task = task_named(f"verl:{tmp_path / 'x.parquet'}")
-    first, second, other = (
-        [problem.id for problem in islice(task.problems("train", seed), at, at + 6)]
-        for seed, at in ((0, 0), (0, 6), (1, 0))
-    )
-    assert sorted(first) == sorted(second) == sorted(other) == sorted(problem.id for problem in drawn)
-    assert len({tuple(first), tuple(second), tuple(other)}) == 3
-    assert [problem.id for problem in islice(task.problems("test", 0), 6)] == first
 
 
 @pytest.mark.usefixtures("tiny_policy")
@@ -242,28 +214,6 @@ def test_problems_that_a_model_solves_always_or_never_are_left_out(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"data_source": "codecontests"}, "codecontests has no short mathematical answers"),
-        ({"data_source": "mathematics"}, "mathematics has no short"),
-        ({"data_source": None}, "data_source"),
-        ({"prompt": "What is 2 + 3?"}, "prompt"),
-        ({"prompt": []}, "one turn of the user"),
-        ({"prompt": [{"role": "user", "content": None}]}, "content"),
-        ({"prompt": [{"role": "system", "content": "Be brief."}], "extra_info": None}, "one turn of the user"),
-        ({"prompt": [{"role": "user", "content": " "}], "extra_info": None}, "no question"),
-        ({"reward_model": None}, "reward_model"),
-        ({"reward_model": {"style": "rule"}}, "ground_truth"),
-        ({"reward_model": {"style": "rule", "ground_truth": " "}}, "no answer"),
-    ],
-)
-def test_other_rows_are_named(change: dict[str, Any], message: str):
-    with pytest.raises(UserError, match=f"^verl.parquet, row 3: .*{message}") as caught:
-        problem_of({**MATH_ROW, **change}, "verl.parquet, row 3")
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("column", "value", "message"),
     [
         ("reward_model", {"ground_truth": "{torn"}, "not JSON"),
@@ -279,37 +229,3 @@ def test_rows_of_ours_that_were_changed_are_named(column: str, value: object, me
     row = {**row_of(MATH.problem("1 + 1?", "2"), "train", 0), column: value}
     with pytest.raises(UserError, match=f"^here: .*{message}"):
         problem_of(row, "here")
-
-
-@pytest.mark.parametrize("value", [(1, 2), {1: 2}, {1}, float("nan"), float("inf"), object()])
-def test_data_that_would_come_back_as_others_are_refused(value: object):
-    with pytest.raises(UserError, match="problem p: its data are not JSON values"):
-        row_of(Problem("p", "t", "", data={"x": value}), "train", 0)
-
-
-def test_parquet_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    (tmp_path / "x.parquet").touch()
-    for use in (lambda file: list(read(file)), lambda file: write([MATH.problem("1 + 1?", "2")], "train", file)):
-        with pytest.raises(UserError, match=r"x\.parquet needs pyarrow: pip install 'orgthink\[data\]'"):
-            use(tmp_path / "x.parquet")
-
-
-def test_files_that_cannot_be_are_refused(tmp_path: Path):
-    problem = MATH.problem("1 + 1?", "2")
-    with pytest.raises(UserError, match="no problems to write"):
-        write([], "train", tmp_path / "x.parquet")
-    with pytest.raises(UserError, match=r"x\.parquet cannot be written"):
-        write([problem, MATH.problem("\ud800", "2")], "train", tmp_path / "x.parquet")
-    assert not list(tmp_path.iterdir())
-    with pytest.raises(UserError, match=r"no file of problems at .*x\.parquet"):
-        list(read(tmp_path / "x.parquet"))
-    (tmp_path / "torn.parquet").write_bytes(b"PAR1")
-    with pytest.raises(UserError, match=r"torn\.parquet cannot be read"):
-        list(read(tmp_path / "torn.parquet"))
-    write([problem, replace(problem, task="chess")], "train", tmp_path / "ours.parquet")
-    with pytest.raises(UserError, match=r"ours\.parquet, row 2: orgthink has no task chess"):
-        next(task_named(f"verl:{tmp_path / 'ours.parquet'}").problems("train", 0))
-    parquet.write_table(pyarrow.table({"data_source": pyarrow.array([], pyarrow.string())}), tmp_path / "none.parquet")
-    with pytest.raises(UserError, match=r"none\.parquet holds no problems"):
-        next(VerlData(tmp_path / "none.parquet").problems("train", 0))

@@ -86,31 +86,6 @@ def test_a_model_of_the_users_is_not_needed_to_look_ahead_but_all_else_is_checke
             unnamed(adjusted(recipe, {}, given))
 
 
-def test_a_file_of_problems_is_not_needed_either_but_all_else_is_checked(tmp_path, with_model):
-    file = tmp_path / "rows.jsonl"
-    missing = f"{file} (the problems of rollout.task)"
-    task = f"rollout.task=math:{file}@1/2"
-    assert unnamed(adjusted(RECIPES["marsrl-qwen3"], {}, [task])) == ["--model", missing]
-    assert unnamed(adjusted(with_model, {}, [task])) == [missing]
-    for recipe, wrong, says in (
-        (RECIPES["marsrl-qwen3"], "rollout.prompts=none at all", "unknown prompt style"),
-        (with_model, "rollout.max_input=900", "do not fit the model's context"),
-        (with_model, "model=nobody", "nobody"),
-        (RECIPES["paramanager-qwen3"], "rollout.organization.settings.rounds=0", "rounds is 0"),
-    ):
-        with pytest.raises(UserError, match=says):
-            unnamed(adjusted(recipe, {}, [task, wrong]))
-    file.write_text("[]")
-    with pytest.raises(UserError, match="holds no problems"):
-        unnamed(adjusted(RECIPES["marsrl-qwen3"], {}, [task]))
-
-
-def test_what_a_model_cannot_read_is_said_before_a_run(with_model):
-    long = adjusted(with_model, {}, ["rollout.max_input=900"])
-    with pytest.raises(UserError, match="do not fit the model's context"):
-        unnamed(long)
-
-
 def test_the_bounds_of_the_papers_recipe():
     """128 problems enter a step. A chain takes 20 steps at most, 19 of them in its second stage or later."""
     bounds = outlook(RECIPES["marsrl-qwen3"])["bounds"]

@@ -27,9 +27,9 @@ from orgthink.record.folder import RunFolder
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.cluster.sizing.model import QWEN3_4B
-from orgthink.training.recipes.jobs import Policy, Trajectories
-from orgthink.training.recipes.paramanager import PAPER_POOL
-from orgthink.training.recipes.registry import RECIPES, Training, adjusted, outlook, unnamed
+from orgthink.training.recipes.jobs import Policy
+from orgthink.training.recipes.papers import PAPER_POOL
+from orgthink.training.recipes.registry import RECIPES, Training, adjusted, unnamed
 from orgthink.training.rl import train_policy
 from orgthink.util.errors import UserError
 
@@ -78,22 +78,6 @@ def test_the_numbers_of_table_5():
     assert {model.sampling.max_tokens for model in plan.models.values()} == {plan.limits.max_tokens} == {24_576}
     assert job.sampler_settings["max_model_len"] == 24_576 + 24_576
     assert plan.roles == ("manager",) and job.model is None
-
-
-def test_the_numbers_of_table_4():
-    job = RECIPES["paramanager-qwen3-sft"]
-    assert isinstance(job, Trajectories)
-    settings = job.settings
-    assert (settings.steps, settings.batch_rows, settings.batch_tokens, job.longest) == (200, 32, 49_152, 49_152)
-    assert (settings.rate(0), settings.rate(100)) == (1e-5, pytest.approx(5e-6)) and settings.rate(199) < 1e-9
-
-
-def test_the_bounds_are_what_twelve_rounds_take_at_most():
-    """A reply and four ensembles of four a round, and the answer; a budget of turns never ends an episode before."""
-    bounds = outlook(policy())["bounds"]
-    turns = 12 * (1 + 4 * 4) + 1
-    assert bounds["episodes_a_step"] == 16 * 8 and bounds["optimizer_steps_a_step"] == 2
-    assert bounds["sampled_tokens_a_step"] == 16 * 8 * turns * 24_576
 
 
 def test_a_dry_run_needs_no_model_and_no_server(rows, tmp_path, capsys):

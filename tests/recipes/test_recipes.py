@@ -23,8 +23,8 @@ from orgthink.training import checkpoint
 from orgthink.training.coldstart.pairs import Pair, write
 from orgthink.training.coldstart.synthesis import Synthesis
 from orgthink.training.recipes import jobs
-from orgthink.training.recipes.base_model import FromModel, require_same_problems
-from orgthink.training.recipes.registry import RECIPES, Training, adjusted, go_on, recipes, start, training_of
+from orgthink.training.recipes.base_model import require_same_problems
+from orgthink.training.recipes.registry import RECIPES, Training, adjusted, recipes, start, training_of
 from orgthink.util.errors import UserError
 from orgthink.util.validation import plain, typed
 
@@ -84,56 +84,6 @@ def test_an_adapter_does_not_go_on_above_other_weights(tmp_path, pairs, capsys):
     assert main(["train", "--resume", str(tmp_path / "whole")]) == 0
 
 
-def test_a_penalty_does_not_go_on_towards_another_reference(tmp_path, capsys):
-    shutil.copytree(TINY, tmp_path / "base")
-    given = [RECIPE, "--model", str(tmp_path / "base"), "--steps", "1", "--set", "loss.kl=0.1"]
-    assert main(["train", *given, "--out", str(tmp_path / "run")]) == 0
-    other_weights(tmp_path / "base")
-    capsys.readouterr()
-    assert f"{tmp_path / 'base'} has changed since" in complaint(["--resume", tmp_path / "run"], capsys)
-
-
-@pytest.mark.parametrize("given", [("--lora", "4"), ("--set", "loss.kl=0.1")], ids=["adapter", "reference"])
-def test_a_training_that_needs_its_base_says_that_it_is_gone(given, tmp_path, capsys):
-    base, run = tmp_path / "base", tmp_path / "run"
-    shutil.copytree(TINY, base)
-    assert main(["train", RECIPE, "--model", str(base), "--steps", "1", *given, "--out", str(run)]) == 0
-    shutil.rmtree(base)
-    capsys.readouterr()
-    needed_by = "the adapter" if "--lora" in given else "loss.kl"
-    assert complaint(["--resume", run], capsys) == (
-        f"orgthink: {base}, with which {run} began, is gone, and {needed_by} needs its weights: put it back there\n"
-    )
-
-
-@pytest.mark.parametrize("kind", ["policy", "pairs"])
-def test_a_training_of_all_weights_goes_on_without_its_base(kind, tmp_path, pairs, capsys):
-    """Exactly as with it. Before its first checkpoint it needs it."""
-    base, run, whole = tmp_path / "base", tmp_path / "run", tmp_path / "whole"
-    shutil.copytree(TINY, base)
-    recipe = [RECIPE] if kind == "policy" else ["asyncthink-sft", "--pairs", str(pairs)]
-    given = ["train", *recipe, "--model", str(base), "--steps", "3", "--set", "save_every=1"]
-    assert main([*given, "--out", str(whole)]) == 0
-    folder = start(Training(RECIPE, training_of(RunFolder.open(whole)).job), run)
-    away = base.rename(tmp_path / "away")
-    capsys.readouterr()
-    assert f"unknown model '{base}'" in complaint(["--resume", run], capsys)
-    away.rename(base)
-
-    def stop(line):
-        if line["step"] == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        go_on(folder, stop)  # one step is saved
-    shutil.rmtree(base)
-    assert main(["train", "--resume", str(run)]) == 0
-    ends = [one / "checkpoints" / "step-000003" / "model" for one in (whole, run)]
-    assert {file.name for file in ends[0].iterdir()} == {file.name for file in ends[1].iterdir()}
-    for name in ("model.safetensors", "tokenizer.json"):
-        assert (ends[0] / name).read_bytes() == (ends[1] / name).read_bytes()
-
-
 def test_a_training_does_not_go_on_with_other_problems(tmp_path, capsys):
     """Unless nothing was learned yet."""
     file, run = tmp_path / "a+b.jsonl", tmp_path / "run"
@@ -149,16 +99,6 @@ def test_a_training_does_not_go_on_with_other_problems(tmp_path, capsys):
         require_same_problems(folder, training_of(folder).job.settings.task)
     file.write_text(problems.replace("of 1", "of 2"))
     require_same_problems(folder, training_of(folder).job.settings.task)
-
-
-def test_a_file_of_pairs_that_never_trained_may_be_mended(tmp_path, pairs, capsys):
-    whole, run = pairs.read_text(), tmp_path / "run"
-    pairs.write_text(whole + '{"query": "broken')
-    command = ["train", "asyncthink-sft", *MODEL, "--pairs", str(pairs), "--steps", "1", "--out", str(run)]
-    assert main([*command, "--dry-run"]) == 2
-    assert main(command) == 2 and not run.exists()
-    pairs.write_text(whole)
-    assert main(command) == 0
 
 
 def test_a_run_that_failed_before_its_first_step_can_be_begun_again(tmp_path, pairs, capsys):
@@ -181,44 +121,6 @@ def test_pairs_that_are_too_long_are_left_out(tmp_path, pairs, capsys):
     assert "row 2: " in said and "1 of 3 rows more are too long: --set longest=256 leaves them out" in said
     assert main(["train", *given, "--set", "longest=256"]) == 0
     assert "2 of 3 rows have more than 256 tokens: left out" in capsys.readouterr().out
-
-
-def test_settings_name_files_by_their_whole_paths_as_well(tmp_path, pairs, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    job = adjusted(RECIPES["asyncthink-sft"], {}, [f"pairs={pairs.name}", "model=."])
-    assert (job.pairs, job.model) == (str(pairs), str(tmp_path))
-
-
-def test_a_run_is_no_model_but_has_one(tmp_path, pairs, capsys):
-    run = tmp_path / "run"
-    given = ["asyncthink-sft", "--pairs", str(pairs), "--steps", "1", "--out"]
-    assert main(["train", *given, str(run), *MODEL]) == 0
-    capsys.readouterr()
-    model = run / "checkpoints" / "step-000001" / "model"
-    for folder in (run, model.parent):
-        assert complaint([*given, tmp_path / "new", "--model", folder], capsys).endswith(f": name {model}\n")
-
-
-def test_too_few_problems_are_seen_beforehand(tmp_path, capsys):
-    (tmp_path / "rows.jsonl").write_text(json.dumps({"problem": "1 + 1", "answer": "2"}))
-    given = [RECIPE, *MODEL, "--dry-run", "--set", f"rollout.task=math:{tmp_path / 'rows.jsonl'}"]
-    assert "has only 1 different problems, not 3: set rollout.problems to that" in complaint(given, capsys)
-
-
-@pytest.mark.parametrize("response", ["   ", "\\t"])
-def test_a_response_without_tokens_is_refused(response, tmp_path, capsys):
-    (tmp_path / "rows.jsonl").write_text(f'{{"query": "sequential 3 of 5", "response": "{response}"}}\n')
-    given = ["asyncthink-sft", *MODEL, "--pairs", tmp_path / "rows.jsonl", "--steps", "1", "--out", tmp_path / "run"]
-    assert "row 1: the response has no tokens" in complaint(given, capsys)
-
-
-def test_text_that_the_tokenizer_does_not_know_is_said(tmp_path, pairs, capsys):
-    """The model would learn to write its unknown token."""
-    row = '{"query": "sequential 3 of 5", "response": "<ANSWER> 日本 3 </ANSWER>"}\n'
-    pairs.write_text(pairs.read_text() + row)
-    given = ["asyncthink-sft", *MODEL, "--pairs", str(pairs), "--steps", "1", "--set", "warmup=0"]
-    assert main(["train", *given, "--out", str(tmp_path / "run")]) == 0
-    assert re.search(r"[12] of \d+ trained tokens are .* the first in row 2: ", capsys.readouterr().err)
 
 
 def test_bad_input_is_one_line(tmp_path, capsys):
@@ -307,12 +209,6 @@ def test_the_papers_manager_meets_faults_as_the_page_says():
     assert given.settings == recipe.settings | {"faults": {"rate": 0.1}}
 
 
-def test_settings_of_the_organization_that_was_just_named_can_be_set():
-    given = ("organization=huang-yang", 'settings={"prompts": "paper"}', "settings.rounds=3")
-    job = adjusted(MINE, {}, [f"rollout.organization.{one}" for one in given])
-    assert job.settings.rollout.organization.settings == {"prompts": "paper", "rounds": 3}
-
-
 def test_fields_of_what_is_not_there_yet_can_be_set(capsys):
     settings = looked_at(RECIPE, "mastered.entropy=0.2", "mastered.probability=0.9", capsys=capsys)
     assert settings["mastered"] == {"entropy": 0.2, "probability": 0.9, "of": "sample"}
@@ -320,12 +216,6 @@ def test_fields_of_what_is_not_there_yet_can_be_set(capsys):
     assert deeper.settings.rollout.organization.engine.model == str(TINY)
     assert adjusted(MINE, {}, ["lora.rank=4"]).lora == LoraSettings(4)
     assert adjusted(MINE, {"lora": LoraSettings(4)}, ["lora.alpha=8"]).lora == LoraSettings(4, 8.0)
-
-
-@pytest.mark.parametrize(("name", "place"), [("capacity=1", "rollout.limits.capacity"), ("engine.model=x", "model")])
-def test_what_only_evaluations_take_from_an_organization_is_refused(name, place, capsys):
-    said = complaint([RECIPE, *MODEL, "--set", f"rollout.organization.{name}"], capsys)
-    assert said.endswith(f"is of evaluations: a training takes {place}\n")
 
 
 def test_a_path_that_leads_nowhere_is_named_with_what_there_is(capsys):
@@ -402,27 +292,12 @@ def test_a_setting_that_cannot_be_is_one_line(given, tmp_path, capsys):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("given", ["learning_rate=nan", "learning_rate=0", "warmup=-1", "weight_decay=inf", "clip=0"])
-def test_numbers_of_supervised_training_are_checked_as_well(given, tmp_path, capsys):
-    said = complaint(["asyncthink-sft", *MODEL, "--out", tmp_path / "new", "--set", given], capsys)
-    assert f"{given.partition('=')[0]} is " in said and not (tmp_path / "new").exists()
-
-
 @pytest.mark.parametrize(("recipe", "way"), [("asyncthink-sft", "--lora 16"), (RECIPE, "mixed_precision=true")])
 def test_whole_weights_are_not_trained_in_half_precision(recipe, way, pairs, tmp_path, capsys):
     given = [*MODEL, *(("--pairs", pairs) if recipe == "asyncthink-sft" else ()), "--set", "dtype=bfloat16"]
     said = complaint([recipe, *given, "--out", tmp_path / "new"], capsys)
     assert "rounded away" in said and way in said and not (tmp_path / "new").exists()
     assert main(["train", recipe, *map(str, given), "lora.rank=4", "--dry-run", "--out", str(tmp_path / "new")]) == 0
-
-
-NAMELESS = [name for name, job in recipes().items() if isinstance(job, FromModel) and job.model is None]
-
-
-@pytest.mark.parametrize("name", NAMELESS)
-def test_a_recipe_without_a_model_asks_for_one(name, tmp_path, capsys):
-    assert "--model" in complaint([name, "--out", tmp_path / "new"], capsys)
-    assert not (tmp_path / "new").exists(), "the next try would find a run there"
 
 
 def test_a_cold_start_says_for_which_style_and_pool_its_pairs_were_written(tmp_path, pairs):
@@ -466,13 +341,6 @@ def test_what_a_recipe_has_not_is_named(arguments, words, tmp_path, capsys):
     assert not (tmp_path / "new").exists()
 
 
-def test_the_model_of_a_server_is_not_trained(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
-    arguments = [RECIPE, "--model", "theirs", "--out", tmp_path / "new"]
-    assert "theirs is on a server" in complaint(arguments, capsys)
-    assert not (tmp_path / "new").exists()
-
-
 def test_a_folder_that_is_no_model_is_named(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     arguments = [RECIPE, "--model", tmp_path / "empty", "--out", tmp_path / "new"]
@@ -495,9 +363,3 @@ def test_files_are_remembered_by_their_full_path(tmp_path, pairs, monkeypatch, c
     assert main(["train", *given]) == 0
     job = training_of(RunFolder.open(tmp_path / "run")).job
     assert (job.model, job.pairs) == (str(tmp_path / "mine"), str(tmp_path / "rows.jsonl"))
-
-
-def test_another_kind_of_run_is_not_trained_on(tmp_path):
-    RunFolder.create(tmp_path, "eval", None)
-    with pytest.raises(UserError, match="eval"):
-        training_of(RunFolder.open(tmp_path))

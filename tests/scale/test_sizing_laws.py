@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from orgthink.training.cluster.sizing.model import Model, known_models
-from orgthink.training.cluster.sizing.plan import GIB, Plan, fitting, memory, seconds
+from orgthink.training.cluster.sizing.plan import Plan, fitting, memory, seconds
 from orgthink.training.cluster.sizing.step import ACCELERATORS, Cluster, Setup, Work
 
 H100 = ACCELERATORS["h100"]
@@ -84,24 +84,6 @@ def test_sharding_divides_states_and_nothing_else(model, setup, work, n):
     assert one.gathered == 0 < many.gathered
 
 
-@given(models(), SETUPS, WORKS)
-def test_whole_weights_are_copied_to_another_width_only(model, setup, work):
-    used = memory(model, replace(setup, sharded=False), work, H100, Cluster(gpus=1))
-    assert used.gathered == (0 if setup.computed == setup.held else model.total * setup.computed)
-
-
-@given(models(), SETUPS, WORKS, st.sampled_from([2, 4, 8]))
-def test_tensor_divides_the_sampler_and_split_the_activations(model, setup, work, n):
-    cluster = Cluster(gpus=8)
-    whole, cut = (memory(model, replace(setup, tensor=t, split=t), work, H100, cluster) for t in (1, n))
-    assert cut.sampler * n == pytest.approx(whole.sampler)
-    assert cut.activations * n == pytest.approx(whole.activations)
-    assert cut.cache + cut.sampler == pytest.approx(whole.cache + whole.sampler)
-    assert model.kv_bytes(2, n) * n >= model.kv_bytes(2)
-    if model.kv_heads % n == 0:
-        assert model.kv_bytes(2, n) * n == model.kv_bytes(2)
-
-
 @given(models(), st.floats(1, 1e6), st.floats(1, 1e6))
 def test_experts(model, some, others):
     few, many = sorted((some, others))
@@ -118,13 +100,6 @@ def test_tokens_are_linear_in_g(work, times):
     for count in ("sequences", "prefilled", "decoded", "trained", "computed"):
         assert getattr(larger, count) == pytest.approx(times * getattr(work, count))
     assert larger.path == work.path
-
-
-@given(WORKS)
-def test_every_segment_reads_what_was_sampled_before(work):
-    each = [work.prompt + part * work.sampled / work.segments for part in range(work.segments)]
-    assert work.prefilled == pytest.approx(work.sequences * (sum(each) + work.injected))
-    assert replace(work, concurrent=0).prefilled == replace(work, concurrent=0).decoded == 0
 
 
 @given(models(), SETUPS, WORKS)
@@ -150,43 +125,6 @@ def test_the_verdict_is_what_the_numbers_say(model, setup, work, gigabytes):
     assert plan.fitting == 0 or plan.seconds is not None
 
 
-@given(models(), SETUPS, WORKS, st.floats(0.9, 1.1))
-def test_training_fits_from_what_it_takes_on(model, setup, work, times):
-    """Rows are given, so nothing is sampled: a GPU whose usable memory is `times` what training takes."""
-    setup, work = replace(setup, share=0.0), replace(work, concurrent=0)
-    taken = memory(model, setup, work, H100, Cluster()).training
-    plan = Plan("verl", model, setup, work, replace(H100, memory=times * taken / 1e9 / Cluster().usable))
-    assume(abs(times - 1) > 1e-6)
-    assert plan.verdict.startswith("fits") == (times > 1)
-    if times < 1:
-        (lack,) = plan.lacks
-        assert f"training lacks {(1 - times) * taken / GIB:.1f} GiB" in lack
-
-
-@pytest.mark.parametrize(
-    ("longest", "remedy"), [(4_096, "a smaller pack"), (20_000, "shorter rows, or shard it, with verl")]
-)
-def test_a_smaller_pack_helps_where_no_row_is_as_long(longest, remedy):
-    model = Model(32, 64, 1, 1, 64, 64, 64, tied=True)
-    setup = Setup(sharded=False, checkpointed=False, pack=20_000, share=0.0)
-    work = Work(problems=1, group=1, agents=1, concurrent=0, prompt=0, sampled=longest)
-    plan = Plan("embedded", model, setup, work, replace(H100, memory=0.1), Cluster(gpus=1))
-    (lack,) = plan.lacks
-    assert lack.endswith(f"({remedy})")
-
-
-@given(models(), SETUPS, WORKS, st.floats(0.25, 0.9), st.floats(0.9, 1.1))
-def test_sampling_fits_from_what_it_takes_on(model, setup, work, share, times):
-    """The trainer's states stay, and the sampler takes its share: the rest of the usable memory must hold them."""
-    setup = replace(setup, share=share)
-    held = memory(model, setup, work, H100, Cluster())
-    stays = held.weights + held.adam + held.reference
-    gpu = replace(H100, memory=times * stays / 1e9 / (Cluster().usable - share))
-    plan = Plan("verl", model, setup, work, gpu, Cluster())
-    assume(plan.memory.cache >= 0 and abs(times - 1) > 1e-6)
-    assert any(lack.startswith("sampling lacks") for lack in plan.lacks) == (times < 1)
-
-
 def test_decoding_by_hand():
     """8 attempts on 2 copies, 4 at once in each: a step reads the weights, and 500 cached tokens of each attempt."""
     model, cluster = Model.of(known_models()["qwen3-4b"]), Cluster(gpus=2, overhead=0, streaming=1)
@@ -195,15 +133,6 @@ def test_decoding_by_hand():
     read = 2 * model.total + 4 * 500 * 2 * 36 * 8 * 128 * 2
     assert took is not None
     assert took.decoding == pytest.approx(1000 * read / 3350e9)
-
-
-@pytest.mark.parametrize(("chain", "steps"), [(0.5, 1000), (1.0, 1000), (2.0, 2000), (3.5, 3500)])
-def test_decoding_takes_the_critical_path_if_that_is_longer(chain, steps):
-    """Four agents, all at once, make 1,000 tokens each: a second a step, beside which reading is nothing."""
-    work = Work(problems=1, group=1, agents=4, concurrent=4, prompt=0, sampled=1000, chain=chain)
-    took = seconds(Model.of(known_models()["qwen3-0.6b"]), Setup(), work, H100, Cluster(gpus=1, overhead=1))
-    assert took is not None
-    assert took.decoding == pytest.approx(steps, rel=1e-3)
 
 
 def test_several_nodes_are_held_up_by_the_network():

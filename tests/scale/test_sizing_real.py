@@ -3,15 +3,14 @@
 import asyncio
 import math
 from collections import Counter
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
 from tiny_policy import TINY
 from tiny_recipes import ASYNCTHINK, PARAMANAGER
 
-from orgthink.engines.local.cache import Block
-from orgthink.models.qwen3 import Qwen3, Qwen3Config
+from orgthink.models.qwen3 import Qwen3
 from orgthink.record.episode import Origin
 from orgthink.training.cluster.sizing.model import QWEN3_4B, Model, config_of, known_models
 from orgthink.training.cluster.sizing.recipe import model_of, most_sampled, work_of
@@ -48,19 +47,6 @@ def test_parameters_are_those_of_the_model_cards(name, total, active):
     model = Model.of(known_models()[name])
     assert float(total) == pytest.approx(model.total / 1e9, abs=0.05)
     assert float(active) == pytest.approx(model.active / 1e9, abs=0.06)
-
-
-@pytest.mark.parametrize("name", [str(TINY), "qwen3-4b"], ids=["tiny", "qwen3-4b"])
-def test_cache_of_a_token_is_that_of_the_local_engine(name):
-    config = config_of(name)
-    shape = Qwen3Config(**{item.name: config[item.name] for item in fields(Qwen3Config) if item.name in config})
-
-    class Row:
-        length = 24
-
-    block: Block[Row] = Block(shape, width=32)
-    block.put(Row(), None)
-    assert block.get(0).nbytes == 24 * Model.of(config).kv_bytes(4)
 
 
 def test_activations_are_those_that_a_real_backward_keeps():

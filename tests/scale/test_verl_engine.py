@@ -159,26 +159,6 @@ def test_a_server_that_fails_or_says_nothing_is_an_engine_error():
         said_by(Told((), len(context().token_ids)), Sampling(5), stretch=3)
 
 
-class Generous(Told):
-    """Its servers say all there is, whatever they are asked for."""
-
-    async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> Any:
-        return await super().generate(
-            request_id, prompt_ids=prompt_ids, sampling_params=sampling_params | {"max_tokens": 1000}
-        )
-
-
-def test_of_a_server_that_says_more_the_rest_is_left():
-    chunks = said_by(Generous(TEXT, len(context().token_ids)), Sampling(7), stretch=4)
-    assert tokens(chunks) == list(TEXT[:7]) and chunks[-1].finish is FinishReason.LENGTH
-
-
-@pytest.mark.parametrize("wrong", [-5, 2**40, 5.0, None])
-def test_an_id_that_is_none_is_an_engine_error(wrong: Any):
-    with pytest.raises(EngineError, match="what is no token"):
-        said_by(Told((wrong,), len(context().token_ids)), Sampling(1), stretch=1)
-
-
 async def test_who_is_cancelled_waits_until_nothing_is_sampled_any_more():
     over = asyncio.Event()
 

@@ -21,7 +21,7 @@ from orgthink.models.trainable import LoraSettings
 from orgthink.record.episode import Sampling
 from orgthink.training.cluster.verl import launch
 from orgthink.training.cluster.verl.launch import require, settings
-from orgthink.training.cluster.verl.nodes import Placement, placement_of
+from orgthink.training.cluster.verl.nodes import Placement
 from orgthink.training.recipes.jobs import Job, Mars, Policy
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start
 from orgthink.util.errors import UserError
@@ -58,12 +58,6 @@ def test_another_version_of_verl(found: str, monkeypatch: pytest.MonkeyPatch):
     assert found in refused(POLICY) and "0.9" in refused(POLICY)
 
 
-@pytest.mark.parametrize("found", ["0.9", "0.9.1", "0.9.7.dev0"])
-def test_a_version_that_is_known(found: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(launch, "version", lambda name: found)
-    require(POLICY, CPU)
-
-
 def test_no_verl(monkeypatch: pytest.MonkeyPatch):
     def missing(name: str) -> str:
         raise PackageNotFoundError(name)
@@ -79,35 +73,6 @@ def test_what_verl_does_not_do_here():
     inside = RoleSpec(EngineSpec(f"vllm:{TINY}"), Sampling(8))
     rollout = replace(POLICY.settings.rollout, models={"worker": inside})
     assert "URL" in refused(replace(POLICY, settings=replace(POLICY.settings, rollout=rollout)))
-
-
-def test_a_model_without_its_longest_context(tmp_path: Path):
-    (tmp_path / "config.json").write_text("{}")
-    assert "max_position_embeddings" in refused(replace(POLICY, model=str(tmp_path)))
-
-
-def test_gpus_that_are_not_there_or_not_free(monkeypatch: pytest.MonkeyPatch):
-    import torch
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert "gpus is 2, but this machine has 0" in refused(POLICY, Placement(gpus=2))
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda i: ((10, 80), (79, 80))[i])
-    assert "this machine has 2, 1 of them free" in refused(POLICY, Placement(gpus=2))
-    require(POLICY, Placement(gpus=1))
-    require(POLICY, Placement(gpus=8, address="10.0.0.1:6379"))  # a cluster's GPUs are Ray's to count
-
-
-@pytest.mark.parametrize("name", ["nodes", "gpus", "tensor_parallel", "stretch"])
-def test_a_placement_of_nothing(name: str):
-    with pytest.raises(ValueError, match=name):
-        Placement(**{name: 0})
-
-
-def test_several_machines_need_a_cluster():
-    with pytest.raises(ValueError, match="ray start"):
-        Placement(nodes=2)
 
 
 def of(job: Policy | Mars, cluster: Placement = CPU) -> dict[str, str]:
@@ -134,17 +99,6 @@ def test_settings_of_a_cluster():
     assert "cpu" not in here["+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES"]
 
 
-def test_settings_of_one_gpu(monkeypatch: pytest.MonkeyPatch):
-    """It may have few processors, and no flash-attn."""
-    units, attention = "transfer_queue.backend.SimpleStorage.num_data_storage_units", "attn_implementation"
-    one, many = (of(POLICY, Placement(gpus=gpus)) for gpus in (1, 16))
-    assert (one[units], many[units], of(POLICY)[units]) == ("1", "8", "1")
-    assert one[f"+actor_rollout_ref.model.override_config.{attention}"] == "sdpa"
-    monkeypatch.setattr(launch, "find_spec", lambda name: name)
-    assert not any(attention in name for name in of(POLICY, Placement()))
-    assert any(attention in name for name in of(POLICY))
-
-
 def test_settings_of_the_sampler_and_what_the_user_adds_last():
     job = replace(POLICY, sampler_settings={"gpu_memory_utilization": 0.3, "enforce_eager": True})
     told = of(job, Placement(settings=("trainer.logger=[wandb]",)))
@@ -158,14 +112,6 @@ def test_the_context_is_what_the_servers_are_told():
     assert told["actor_rollout_ref.rollout.max_model_len"] == "201"
     assert int(told["data.max_prompt_length"]) + int(told["data.max_response_length"]) == 201
     assert of(POLICY)["actor_rollout_ref.rollout.max_model_len"] == "256"
-
-
-def test_the_command_line_of_a_cluster():
-    told = placement_of(["gpus=8", "address=head:6379", "trainer.logger=[wandb]"], "cuda")
-    assert told == Placement(gpus=8, address="head:6379", settings=("trainer.logger=[wandb]",))
-    for wrong in ("gpus", "gpus=many", "gpus=0"):
-        with pytest.raises(UserError, match="gpus"):
-            placement_of([wrong], "cpu")
 
 
 @pytest.mark.parametrize(

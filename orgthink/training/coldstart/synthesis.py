@@ -112,19 +112,19 @@ def lesson_of(plan: Synthesis, record: Episode) -> Episode:
 
 @dataclass(frozen=True, slots=True)
 class Ungraded:
-    """Stands for a record that its grader, or a tool of it, failed: its text is paid for, and can be graded again."""
+    """A record whose grader failed. Its text is paid for, and can be graded again."""
 
     why: str
     """In one line."""
 
 
 Outcome = Episode | Dropped | Ungraded | None
-"""What became of a record: its episode, or why there is none; `None` for one that failed."""
+"""The result of a record: its episode, or the reason why it has no episode; `None` if its engine failed."""
 
 
 def judged(plan: Synthesis, record: Episode, crash: Crash) -> Outcome:
-    """What becomes of a record. Grading may take seconds; a bug in it leaves its traceback and costs the grade alone. A
-    UserError is raised."""
+    """The result of a record. Grading may take seconds. A bug of the grader stores its traceback and costs only the
+    grade; a UserError is raised."""
     try:
         return None if engine_failed(record) else lesson_of(plan, record)
     except Dropped as why:
@@ -172,7 +172,7 @@ class Harvest:
                 self.accepted.append(became)
 
     def summary(self) -> dict[str, Any]:
-        """The counts of synth.json. Means over accepted records are `None` if there are none."""
+        """The counts of synth.json. Means over accepted records are `None` without any."""
         reasons = Counter(str(why.reason) for _, why in self.dropped)
         rows = self.rows
         right = sum(bool(episode.grade and episode.grade.all_correct) for episode in self.accepted)
@@ -201,11 +201,10 @@ async def synthesise(
 ) -> Harvest:
     """Run the teacher on all problems without a usable record, and write the files of the run folder.
 
-    Records that failed with an engine error are repeated. A bug of the teacher ends only its record, as an error; its
-    traceback goes to crashes.log, and whoever resumes makes it again. What only the grader failed is stored as the
-    teacher wrote it, and whoever resumes grades it again. `progress` is called after every record. Once
-    `stop` is set, no further problem starts, and the running ones finish. Raises UserError if the folder holds records
-    of another plan, and OSError if it cannot be written. Records that were appended stay.
+    Records that failed with an engine error are repeated. A bug of the teacher ends only its record, as an error, and
+    its traceback goes to crashes.log. If only the grader failed, the record is stored, and a resumed run grades it.
+    `progress` is called after every record. Once `stop` is set, no further problem starts, and the running ones finish.
+    UserError if the folder holds records of another plan, OSError if it cannot be written; stored records stay.
     """
     todo = problems(plan)
     with folder.journal(redo=engine_failed) as journal:

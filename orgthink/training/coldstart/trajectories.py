@@ -14,6 +14,7 @@ from functools import cache, partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from orgthink.engines.engine import Context
 from orgthink.evaluate.specs import OrganizationSpec
@@ -38,11 +39,11 @@ class Exclusion(StrEnum):
     UNENDED = "its manager did not call final_answer"
     MALFORMED = "it ends with a malformed call"
     """The last reply has a malformed call, and no later reply recovers from it."""
-    UNLISTED = "its server told its manager of the tools, which its prompt does not list"
+    UNLISTED = "its server listed the tools, and its prompt does not"
     """A model that is trained on such a trajectory would not call the tools that its own prompt lists."""
     TEMPLATE = "another model's chat template is in its text"
     LONG = "it is too long"
-    SPARE = "another one of its problem was chosen"
+    SPARE = "another trajectory of its problem was selected"
     DOMINATED = "one tool would have made too many of the calls"
 
 
@@ -58,27 +59,20 @@ class Selection:
     @property
     def summary(self) -> str:
         """The counts in one line of text."""
-        learned = f"{len(self.ids)} of {len(self.ids) + self.left_out.total()} trajectories are learned from"
+        learned = f"{len(self.ids)} of {len(self.ids) + self.left_out.total()} trajectories are selected"
         return "; ".join([learned, *(f"{count} left out: {reason}" for reason, count in self.left_out.most_common())])
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """An episode that may be selected."""
+class _Candidate(NamedTuple):
+    """An episode that may be selected. A lower one is preferred."""
 
-    id: str
-    problem: str
-    recovered: bool
-    """Whether a call failed and the answer is still all correct."""
+    unrecovered: bool
+    """Whether no call failed. Episodes that recovered from a failure are preferred."""
     slips: int
-    """Number of the manager's own format errors. Between two episodes that recovered, fewer are preferred."""
+    """Number of the manager's own format errors."""
+    id: str
     tools: Counter[str]
     """Number of executed calls by tool."""
-
-    @property
-    def rank(self) -> tuple[bool, int]:
-        """Sort key; a lower rank is preferred."""
-        return not self.recovered, self.slips
 
 
 def select(
@@ -103,19 +97,19 @@ def select(
         own = (tags or {}).get(episode.organization, TAGS)
         reason = _fault(episode, own) or unfit(episode)
         if reason is None:
-            candidate = _candidate(episode, own)
-            of_problem[candidate.problem].append(candidate)
+            rank = not orchestration.recovered(episode, own), len(episode.format_faults)
+            of_problem[episode.problem.id].append(_Candidate(*rank, episode.id, orchestration.tools(episode)))
         else:
             left_out[reason] += 1
-    candidates = _one_each(of_problem)
-    selected = _balanced(candidates, most)
-    left_out[Exclusion.SPARE] = sum(map(len, of_problem.values())) - len(candidates)
-    left_out[Exclusion.DOMINATED] = len(candidates) - len(selected)
+    best = [min(candidates, key=lambda c: c[:3]) for candidates in of_problem.values()]
+    selected = _balanced(best, most)
+    left_out[Exclusion.SPARE] = sum(map(len, of_problem.values())) - len(best)
+    left_out[Exclusion.DOMINATED] = len(best) - len(selected)
     return Selection(tuple(sorted(candidate.id for candidate in selected)), +left_out)
 
 
 def _fault(episode: Episode, tags: CallTags) -> Exclusion | None:
-    """The reason to exclude an episode regardless of all others; `None` if there is none."""
+    """The reason to exclude an episode, whatever the other episodes are; `None` without a reason."""
     if not orchestration.managed(episode):
         return Exclusion.UNMANAGED
     if episode.grade is None:
@@ -128,59 +122,23 @@ def _fault(episode: Episode, tags: CallTags) -> Exclusion | None:
     return Exclusion.MALFORMED if any(isinstance(call, BadCall) for call in rounds[-1].reply.calls) else None
 
 
-def _candidate(episode: Episode, tags: CallTags) -> _Candidate:
-    return _Candidate(
-        episode.id,
-        episode.problem.id,
-        orchestration.recovered(episode, tags),
-        len(episode.format_faults),
-        orchestration.tools(episode),
-    )
-
-
-def _one_each(of_problem: dict[str, list[_Candidate]]) -> list[_Candidate]:
-    """The best candidate of each problem. Ties go to the candidate that keeps the largest share of a tool lowest.
-
-    Problems with one best candidate come first, so that the choices for the other problems can balance them.
-    """
-    best = {
-        problem: sorted(
-            (c for c in candidates if c.rank == min(other.rank for other in candidates)), key=lambda c: c.id
-        )
-        for problem, candidates in of_problem.items()
-    }
-    calls: Counter[str] = Counter()
-    selected = []
-    for problem in sorted(best, key=lambda problem: (len(best[problem]), problem)):
-        candidate = min(best[problem], key=lambda c: _largest(calls + c.tools)[1])
-        selected.append(candidate)
-        calls += candidate.tools
-    return selected
-
-
-def _largest(calls: Counter[str]) -> tuple[str, float]:
-    """The tool with the largest share of the calls, and that share; 0 without any call."""
-    tool = max(sorted(calls), key=calls.__getitem__, default="")
-    return tool, calls[tool] / calls.total() if calls else 0.0
-
-
 def _balanced(candidates: list[_Candidate], most: float) -> list[_Candidate]:
     """Remove candidates until no tool makes more than the share `most` of the calls.
 
-    While a tool exceeds it, the candidate with the largest share of that tool goes. Ties: first those that recovered
-    from nothing, then those with the most calls of the tool.
+    While a tool exceeds it, the candidate with the largest share of that tool goes, first those that recovered from no
+    failure.
     """
     selected, calls = list(candidates), sum((c.tools for c in candidates), Counter[str]())
-    while (top := _largest(calls))[1] > most:
-        tool = top[0]
-        selected.sort(key=lambda c: (_share(c, tool), not c.recovered, c.tools[tool], c.id))
-        while calls[tool] and calls[tool] / calls.total() > most:
-            calls -= selected.pop().tools
+    while calls:
+        tool = max(sorted(calls), key=calls.__getitem__)
+        if calls[tool] <= most * calls.total():
+            break
+        worst = max(
+            selected, key=lambda c: (c.tools[tool] / max(1, c.tools.total()), c.unrecovered, c.tools[tool], c.id)
+        )
+        selected.remove(worst)
+        calls -= worst.tools
     return selected
-
-
-def _share(candidate: _Candidate, tool: str) -> float:
-    return candidate.tools[tool] / candidate.tools.total() if candidate.tools else 0.0
 
 
 def trajectory_rows(

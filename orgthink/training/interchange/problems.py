@@ -47,7 +47,7 @@ def row_of(problem: Problem, split: Split, index: int) -> dict[str, Any]:
 
 
 def write(problems: Sequence[Problem], split: Split, file: Path) -> None:
-    """Write problems as a parquet file for verl. UserError if there are none, or if one cannot be written."""
+    """Write problems as a parquet file for verl. UserError if there are not, or if one cannot be written."""
     if not problems:
         raise UserError(f"no problems to write to {file}")
     write_whole(file, parquet_bytes([row_of(problem, split, index) for index, problem in enumerate(problems)], file))

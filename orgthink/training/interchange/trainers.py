@@ -9,10 +9,9 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orgthink.training.policy_loss import token_weights
 from orgthink.training.rows import PolicyRow
@@ -135,27 +134,9 @@ Server = Literal["sum", "row-mean"]
 backend averages over each datum's targets, prompt included, and then over the data of an optimizer step."""
 
 
-class Inputs(TypedDict):
-    """Inputs of the losses: T - 1 targets of a row of T tokens."""
-
-    target_tokens: list[int]
-    """[T - 1]: the row from its second token on."""
-    logprobs: list[float]
-    """[T - 1]: of the targets, under the policy that sampled them; 0 for untrained tokens."""
-    advantages: list[float]
-    """[T - 1]: of the targets, times their weight; 0 for untrained tokens."""
-
-
-class Datum(TypedDict):
-    """`tinker.Datum(ModelInput.from_ints(model_input), loss_fn_inputs)`."""
-
-    model_input: list[int]
-    """[T - 1]: the row without its last token."""
-    loss_fn_inputs: Inputs
-    """Inputs of the loss."""
-
-
-def data(rows: Sequence[PolicyRow], *, reduction: Reduction = "token-mean", server: Server = "sum") -> list[Datum]:
+def data(
+    rows: Sequence[PolicyRow], *, reduction: Reduction = "token-mean", server: Server = "sum"
+) -> list[dict[str, Any]]:
     """One datum a row, in order. `rows` are all rows of an optimizer step: their weights sum to 1.
 
     UserError that names the row if its temperature is not 1, the one at which Tinker computes log-probabilities, or if
@@ -172,7 +153,7 @@ def data(rows: Sequence[PolicyRow], *, reduction: Reduction = "token-mean", serv
     return [_datum(row, row.advantage * weight) for row, weight in zip(rows, weights, strict=True)]
 
 
-def _datum(row: PolicyRow, advantage: float) -> Datum:
+def _datum(row: PolicyRow, advantage: float) -> dict[str, Any]:
     return {
         "model_input": list(row.token_ids[:-1]),
         "loss_fn_inputs": {
@@ -183,32 +164,9 @@ def _datum(row: PolicyRow, advantage: float) -> Datum:
     }
 
 
-class Sample(TypedDict):
-    """Arguments of `RolloutSample`. T tokens of the row."""
-
-    prompt: list[dict[str, str]]
-    """Messages for TRL's logs: none."""
-    completion: list[dict[str, str]]
-    """Messages for TRL's logs: none."""
-    input_ids: NDArray[np.int64]
-    """[T]: the row."""
-    completion_mask: NDArray[np.int64]
-    """[T]: 1 where a token is trained."""
-    old_log_probs: NDArray[np.float32]
-    """[T]: under the policy that sampled them; 0 for untrained tokens."""
-    advantage: float
-    """The advantage of every trained token."""
-    model_version: int
-    """Version of the weights that sampled the trained tokens."""
-    group_id: int
-    """Number of the group's name. TRL computes the common prefix of a group once."""
-    metrics: dict[str, float]
-    """For TRL's logs: none."""
-
-
 def samples(
     rows: Sequence[PolicyRow], *, version: int, temperature: float, reduction: Reduction = "token-mean"
-) -> list[Sample]:
+) -> list[dict[str, Any]]:
     """One sample a row, in order. `version` is that of the newest weights, `temperature` that of `AsyncGRPOConfig`.
 
     UserError for the episode-mean. UserError that names the row if it has another temperature or tokens of several
@@ -221,7 +179,7 @@ def samples(
     return [_sample(row, version) for row in rows]
 
 
-def _sample(row: PolicyRow, version: int) -> Sample:
+def _sample(row: PolicyRow, version: int) -> dict[str, Any]:
     return {
         "prompt": [],
         "completion": [],
@@ -235,49 +193,9 @@ def _sample(row: PolicyRow, version: int) -> Sample:
     }
 
 
-class Extra(TypedDict):
-    """Fields that verl passes on. It reads only the range of versions."""
-
-    uid: str
-    """Group within which verl compares rows. verl makes one from the prompt: overwrite it with this."""
-    episode: str
-    """Id of the episode."""
-    agent: str
-    """Name of the agent that sampled the row."""
-    role: str
-    """Role of that agent."""
-    advantage: float
-    """The advantage of every trained token."""
-    min_global_steps: int
-    """Oldest version that sampled a trained token."""
-    max_global_steps: int
-    """Newest version that sampled a trained token."""
-    policy_versions: list[int]
-    """Version that sampled each token of the response; -1 for untrained tokens."""
-
-
-class Output(TypedDict):
-    """Arguments of `AgentLoopOutput`."""
-
-    prompt_ids: list[int]
-    """Everything before the first trained token."""
-    response_ids: list[int]
-    """The rest, injected tokens included."""
-    response_mask: list[int]
-    """1 where a token of the response is trained."""
-    response_logprobs: list[float]
-    """Under the policy that sampled them; 0 for untrained tokens."""
-    reward_score: float
-    """The advantage: without a score, verl would call a reward function."""
-    metrics: dict[str, float]
-    """Empty: verl fills in zeros."""
-    extra_fields: Extra
-    """What verl passes on."""
-
-
 def outputs(
     rows: Sequence[PolicyRow], *, version: int, temperature: float, reduction: Reduction = "token-mean"
-) -> list[Output]:
+) -> list[dict[str, Any]]:
     """One output a row, in order. `version` is that of the newest weights, `temperature` the rollout's in verl.
 
     verl overwrites the rewards of an episode's outputs with that of the last one; `extra_fields` stay unchanged.
@@ -289,7 +207,7 @@ def outputs(
     return [_output(row, version) for row in rows]
 
 
-def _output(row: PolicyRow, version: int) -> Output:
+def _output(row: PolicyRow, version: int) -> dict[str, Any]:
     cut = prompt_length(row)
     drawn_by = versions(row, version)[cut:]
     known = [one for one in drawn_by if one != UNTRAINED]
@@ -315,7 +233,7 @@ def _output(row: PolicyRow, version: int) -> Output:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Settings beside the rows. A target ignores those it has no field for."""
+    """Further settings. A target ignores those for which it has no field."""
 
     reduction: Reduction
     """How the loss averages."""

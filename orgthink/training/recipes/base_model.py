@@ -1,4 +1,4 @@
-"""What a training goes on with must be what it began with: the files it learns from, and the weights it still needs."""
+"""The model and the data that a training starts from. A resumed training needs them unchanged."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-
-from safetensors import SafetensorError, safe_open
 
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.models.trainable import LoraSettings, resolve_device, torch_dtype
@@ -88,45 +86,16 @@ class FromModel:
 
     def start_folder(self, folder: RunFolder) -> Path:
         """The folder of the model that a training opens, see `start_folder`."""
-        return start_folder(self.model, folder, self._needs_base)
-
-    @property
-    def _needs_base(self) -> str | None:
-        """What needs the weights of the base beside those of a checkpoint; `None` if nothing does."""
-        if self.lora is not None:
-            return "the adapter"
-        return "loss.kl" if isinstance(self.settings, Optimization) and self.settings.loss.kl > 0 else None
+        kl = isinstance(self.settings, Optimization) and self.settings.loss.kl > 0
+        return start_folder(self.model, folder, self.lora is not None or kl)
 
 
-def start_folder(model: str | None, folder: RunFolder, needed_by: str | None = None) -> Path:
-    """The folder of the model that a training opens: the base, or the newest checkpoint's where the base is gone.
-
-    `needed_by` names what needs the base's weights beside those of a checkpoint. UserError if something does, and they
-    are gone or others than at the beginning.
-    """
-    try:
-        base = model_folder(model)
-    except UserError:
-        if not (saved := checkpoint.saved(folder.path)):
-            raise
-        if needed_by is not None:
-            gone = f"{model}, with which {folder.path} began, is gone"
-            raise UserError(f"{gone}, and {needed_by} needs its weights: put it back there") from None
-        return next((each for each in reversed(saved) if _opens(each / "model")), saved[-1]) / "model"
-    if needed_by is not None:
+def start_folder(model: str | None, folder: RunFolder, needed: bool = False) -> Path:
+    """The folder of the model that a training starts from. UserError if its weights are `needed` and have changed."""
+    base = model_folder(model)
+    if needed:
         require_same_weights(folder, base)
     return base
-
-
-def _opens(folder: Path) -> bool:
-    """Whether the weights of a folder can be read: where those of the newest checkpoint cannot, an older one serves."""
-    try:
-        for file in folder.glob("*.safetensors"):
-            with safe_open(file, "pt") as weights:
-                weights.keys()
-    except (OSError, SafetensorError):
-        return False
-    return (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
 
 
 def model_folder(model: str | None) -> Path:

@@ -52,25 +52,20 @@ class Job(Protocol):
     @property
     def steps(self) -> int:
         """Total number of steps."""
-        ...
 
     @property
     def device(self) -> str:
         """`cpu`, `cuda`, or `auto` for whichever is available."""
-        ...
 
     @property
     def settings(self) -> Any:
         """Settings of the training, as a dataclass."""
-        ...
 
     def require(self) -> None:
         """UserError if something that the training needs is missing, such as its model or its data."""
-        ...
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         """Train from the newest checkpoint to the last step. Returns the folder of the last checkpoint."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +105,7 @@ class Pairs(FromModel):
     def _made_for(self) -> dict[str, Any]:
         """Style and capacity of the pairs, if they lie in the run folder of `orgthink synth` that wrote them.
 
-        The folder may be anybody's: no name in it is looked up, and unknown is what has another form.
+        The folder may be untrusted: no name in it is looked up, and another form counts as unknown.
         """
         with suppress(UserError):
             config = RunFolder.open(Path(str(self.pairs)).parent).config
@@ -264,7 +259,7 @@ def require_local(settings: Mapping[str, Any]) -> None:
 class Policy(Reinforced):
     """Reinforcement learning with one reward per episode.
 
-    It trains all agents of the organization (AsyncThink), or some beside frozen ones (ParaManager).
+    It trains all agents of the organization (AsyncThink), or some while others are frozen (ParaManager).
     """
 
     settings: RlSettings

@@ -36,7 +36,7 @@ PAPERS = {
 def model_of(recipe: str, job: Job) -> str:
     """The model that a recipe starts from: its own, or the paper's. A job from scratch names a model of its `shape`.
 
-    UserError if there is none.
+    UserError without one.
     """
     own = getattr(job, "model", None) or getattr(job, "shape", None) or PAPERS.get(recipe)
     if own is None:
@@ -115,7 +115,7 @@ def most_sampled(job: Job) -> int | None:
 
 
 def frozen_models(job: Job) -> list[str]:
-    """Names of the frozen models beside the trained one. Their GPUs are not counted."""
+    """Names of the frozen models. Their GPUs are not counted."""
     return [*job.settings.frozen] if isinstance(job, Reinforced) else []
 
 
@@ -130,7 +130,7 @@ def work_of_rollouts(settings: object, context: int | None) -> Work:
 
 def _work_of_episodes(settings: RlSettings, context: int | None) -> Work:
     """One wave of c − 1 workers, each forked once and joined once. If a Join renews the organizer's budget, it samples
-    c times as much as a worker, at most what an agent may. What the workers return, at most `max_tokens` each, is
+    c times the tokens of a worker, at most an agent's budget. What the workers return, at most `max_tokens` each, is
     injected.
 
     If only named roles are trained, such as a manager, an attempt has one sequence, and the results of its tools fill

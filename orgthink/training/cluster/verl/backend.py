@@ -59,7 +59,6 @@ class Trainer(Protocol):
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> Any:
         """Add the reference's log-probabilities to the rows."""
-        ...
 
 
 class VerlBackend:

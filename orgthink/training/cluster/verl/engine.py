@@ -33,7 +33,6 @@ class Client(Protocol):
 
     async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> Any:
         """Returns verl's `TokenOutput`. Requests with one id go to one server, which has their prefix in its cache."""
-        ...
 
 
 class VerlEngine(TokenEngine):
