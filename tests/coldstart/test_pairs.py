@@ -48,8 +48,8 @@ def test_rows_of_other_programs_need_a_query_and_a_response_only(tmp_path: Path)
         ({"query": "q", "response": ""}, "the response is empty"),
         ({"query": "", "response": "r"}, "the query is empty"),
         ({"query": "q", "response": 5}, "response: Input should be a valid string"),
-        ({"query": "q", "response": "r", "said": 1}, "said is 1, but the query has 1 characters and a prompt"),
-        ({"query": "q", "response": "r", "said": -1}, "said is -1"),
+        ({"query": "q", "response": "r", "written": 1}, "written is 1, but the query has 1 characters"),
+        ({"query": "q", "response": "r", "written": -1}, "written is -1"),
     ],
 )
 def test_a_row_that_is_no_pair_is_named(tmp_path: Path, row, says):
@@ -90,10 +90,3 @@ def test_spans_that_were_sampled_in_one_go_are_one_response():
         Pair("ask a <JOIN-1> r </JOIN-1>", "b", "organizer", "p", "e", 1, "m", written=23, last=True),
         Pair("ask", " a <JOIN-1>", "worker", "p", "e", 2, "m", written=0, last=False),
     ]
-
-
-def test_all_rows_that_are_no_pairs_are_counted(tmp_path: Path):
-    rows = [{"query": "q", "response": "r"}] + [{"messages": []}] * 5
-    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(UserError, match=r"5 bad rows: row 2: no query and no response; it has messages; row 3: .*; …$"):
-        read_pairs(tmp_path / "a.jsonl")

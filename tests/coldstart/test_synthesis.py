@@ -233,7 +233,7 @@ ASKED = (*SERVER, "--task", TASK, "--n", "2")
     [
         ([], "who teaches? --model and --url name a model, --teacher program one that needs none"),
         (["--teacher", "program", *SERVER], "--teacher program needs no model"),
-        (["--teacher", "program", "--task", "sudoku"], "unknown task with a program that teaches it 'sudoku'"),
+        (["--teacher", "program", "--task", "sudoku"], "no program writes traces for the task sudoku"),
         ([*ASKED, "--capacity", "1"], "capacity is 1: it must be at least 2"),
         ([*ASKED, "--n", "0"], "n is 0: it must be at least 1"),
         ([*ASKED, "--concurrency", "0"], "concurrency is 0"),

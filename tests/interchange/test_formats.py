@@ -232,18 +232,6 @@ def test_old_tokens_need_a_field_that_says_so():
     assert hand_over([one()], "token-mean")
 
 
-def test_a_row_of_several_versions_needs_one_a_token():
-    mixed = one(age=(0, 0, 2, 2, 0, 1))
-    with pytest.raises(UserError, match="organizer: sampled by versions 1, 2, and"):
-        make.TARGETS["trl"]([mixed], "token-mean")
-    assert make.TARGETS["trl"]([one(ages=2)], "token-mean")
-
-
-def test_a_mean_over_rows_is_one_over_episodes_of_one_row():
-    rows = [one(), one(episode="p|asyncthink|1")]
-    assert make.TARGETS["verl"](rows, "episode-mean") == make.TARGETS["verl"](rows, "token-mean")
-
-
 # The files
 
 

@@ -201,17 +201,3 @@ def test_the_architecture_of_experts_has_thirty_billion_weights():
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(Qwen3MoeConfig(**QWEN3_30B_A3B))
     assert sum(weight.numel() for weight in model.parameters()) == 30_532_122_624
-
-
-@pytest.mark.slow
-def test_a_step_of_supervised_fine_tuning_at_the_real_width(tmp_path):
-    """Two of the 36 layers, by LoRA in bfloat16."""
-    folder = write_random_model(tmp_path / "model", QWEN3_4B, layers=2)
-    line = step(folder, tmp_path, LoraSettings(rank=8), torch.bfloat16)
-    assert 0 < line["loss"] < 20 and line["gradient_norm"] > 0
-
-
-@pytest.mark.slow
-def test_a_step_of_reinforcement_learning_at_the_real_width(tmp_path):
-    """Two of the 36 layers: trainer and sampler hold float32 weights of their own."""
-    learn(write_random_model(tmp_path / "model", QWEN3_4B, layers=2), tmp_path)

@@ -125,7 +125,7 @@ def test_a_step_of_supervised_fine_tuning(tmp_path, capsys):
     assert main([*given, "--steps", "1", "--set", "batch_rows=2", "--out", str(tmp_path / "run")]) == 0
     (line,) = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     assert 0 < line["loss"] < 10 and line["gradient_norm"] > 0 and line["learning_rate"] == 1e-5
-    assert "trajectories are learned from" in capsys.readouterr().out
+    assert "trajectories are selected" in capsys.readouterr().out
 
 
 # A step of reinforcement learning, on a pool behind a real server.

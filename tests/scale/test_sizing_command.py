@@ -1,7 +1,6 @@
 """`orgthink size`: plans of recipes, assumptions, bad input, and what docs/scale.md says of it."""
 
 import shlex
-from pathlib import Path
 
 import pytest
 from orgthink_arena.searches.router_bank import BankSettings, RouterBank
@@ -20,7 +19,6 @@ from orgthink.training.recipes.jobs import Reinforced
 from orgthink.util.errors import UserError
 
 H100 = ACCELERATORS["h100"]
-PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
 """Assumption added to MarsRL's example → concurrent sequences, seconds of decoding and of a step on all GPUs."""
 
 

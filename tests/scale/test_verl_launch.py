@@ -47,11 +47,6 @@ def refused(job: Job, cluster: Placement = CPU) -> str:
     return str(raised.value)
 
 
-def test_what_can_be_is_not_refused():
-    for job in (POLICY, MARS, MANAGER):
-        require(job, CPU)
-
-
 @pytest.mark.parametrize("found", ["0.8.4", "0.10.0", "1.0", "0.8.9rc1"])
 def test_another_version_of_verl(found: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(launch, "version", lambda name: found)
@@ -97,14 +92,6 @@ def test_settings_of_a_cluster():
     assert here["+ray_kwargs.ray_init.address"] == "head:6379"
     assert here["actor_rollout_ref.rollout.name"] == "vllm"
     assert "cpu" not in here["+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES"]
-
-
-def test_settings_of_the_sampler_and_what_the_user_adds_last():
-    job = replace(POLICY, sampler_settings={"gpu_memory_utilization": 0.3, "enforce_eager": True})
-    told = of(job, Placement(settings=("trainer.logger=[wandb]",)))
-    assert told["actor_rollout_ref.rollout.gpu_memory_utilization"] == "0.3"
-    assert told["+actor_rollout_ref.rollout.engine_kwargs.vllm.enforce_eager"] == "True"
-    assert settings(job, Path("run"), Placement(settings=("a=1",)))[-1] == "a=1"
 
 
 def test_the_context_is_what_the_servers_are_told():

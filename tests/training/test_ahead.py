@@ -40,7 +40,7 @@ from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.checkpoint import load_state
 from orgthink.training.episodes import Episodes, State
-from orgthink.training.rl import Batch, Clock, StandstillLoop, train_policy
+from orgthink.training.rl import Batch, Clock, train_policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.training.rows import PolicyRow
@@ -227,18 +227,6 @@ def test_no_problem_is_lost_or_trained_twice_after_resuming(
         run_virtual(some(source, range(first, end)))
 
 
-def test_a_problem_that_comes_again_is_passed_over_while_it_is_under_way():
-    engine = Paced(lambda problem, sample: 5 if problem == 0 else 1)
-
-    async def go() -> list[list[int]]:
-        source = Episodes(replace(SETTINGS, rollout=replace(PLAN, task="few"), ahead=1))
-        async with source.working():
-            return [numbers(await step_of(source, engine, step)) for step in range(6)]
-
-    assert run_virtual(go()) == [[1, 2], [3, 1], [2, 3], [1, 2], [0, 3], [1, 2]]
-    assert engine.begun.count("numbers/0 0") == 1, "never beside itself"
-
-
 def test_a_bug_or_an_end_stops_all_requests():
     engine = Paced(lambda problem, sample: 50, fails="numbers/2 1")
 
@@ -279,19 +267,6 @@ def test_all_episodes_are_recorded_when_a_rollout_fails():
     assert len(steps) == len(sampled) and all(is_storable(episode) for episode in sampled)
     assert steps[0, 1] in (1, 2) and sum(e.stop is StopReason.CANCELLED for e in sampled) == 1
     assert steps == {(0, 0): 1, (0, 1): steps[0, 1], (1, 0): 1, (1, 1): 2}
-
-
-def test_a_sampler_that_does_not_take_new_weights_is_found_by_what_began_under_them():
-    engine = Paced(lambda problem, sample: 2)
-
-    async def go() -> None:
-        source = Episodes(replace(SETTINGS, ahead=1))
-        async with source.working():
-            await step_of(source, engine, 0)
-            with pytest.raises(UserError, match=r"numbers/3.*sampled by version 0, not by 1"):
-                await source.collect(engine, 1, Clock(), lambda episode: None)
-
-    run_virtual(go())
 
 
 # Real models
@@ -412,25 +387,3 @@ def test_training_time_does_not_count_for_waiting_episodes(tmp_path: Path, monke
     assert max(spread) > 2, "the prompt's, which is none, and those of two steps"
     assert {episode.stop for episode in seen} <= set(StopReason) - {StopReason.DEADLINE}
     assert max(episode.seconds or 0 for episode in seen) < 1800
-
-
-def test_timers_stop_during_standstill(monkeypatch: pytest.MonkeyPatch):
-    now = [0.0]
-    monkeypatch.setattr(asyncio.BaseEventLoop, "time", lambda loop: now[0])
-    loop = StandstillLoop()
-    rung: list[str] = []
-
-    async def go() -> None:
-        loop.call_later(5, rung.append, "five")
-        with pytest.raises(ValueError), loop.standstill():
-            now[0] += 100
-            raise ValueError
-        await asyncio.sleep(0)
-        assert (loop.time(), rung) == (0, [])
-        now[0] += 6
-        while not rung:
-            await asyncio.sleep(0)
-        assert loop.time() == 6
-
-    loop.run_until_complete(go())
-    loop.close()

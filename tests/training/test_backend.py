@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from echo import TASK
-from engines.models import random_model, tiny_model
-from plain_policy import CONFIG, aged, near, policy, random_rows
+from engines.models import tiny_model
+from plain_policy import aged, near, policy, random_rows
 from terse import TERSE
 from tiny_policy import TINY
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from orgthink.engines.engine import Context
 from orgthink.engines.local.engine import LocalEngine
@@ -185,38 +182,6 @@ def test_mixed_precision_computes_in_bfloat16_and_keeps_everything_in_single(tmp
     assert 0 < (gradients[0] - gradients[1]).norm() < 0.1 * gradients[0].norm()
 
 
-class Largest(TorchDispatchMode):
-    """Notes the size of the largest tensor that an operator returns; fails at once above `limit` numbers."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__()
-        self.limit, self.found = limit, 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        for tensor in result if isinstance(result, tuple | list) else [result]:
-            if isinstance(tensor, Tensor):
-                self.found = max(self.found, tensor.untyped_storage().nbytes() // tensor.element_size())
-                assert self.found <= self.limit, f"{func} made {self.found:,} numbers"
-        return result
-
-
-def test_a_pack_of_100_000_tokens_never_becomes_a_square(tmp_path):
-    rng = random.Random(0)
-    config = replace(CONFIG, hidden_size=8, intermediate_size=8, num_hidden_layers=1, max_position_embeddings=2_100)
-    prompt = [rng.randrange(CONFIG.vocab_size) for _ in range(100)]
-    rows = []
-    for i in range(50):
-        ids = (*prompt, *(rng.randrange(CONFIG.vocab_size) for _ in range(2_000)))
-        trained, zeros = tuple(at >= 100 for at in range(2_100)), (0,) * 2_100
-        rows.append(PolicyRow(ids, trained, (-3.0,) * 2_100, 1.0, 1.0, f"e{i}", "a", "role", "problem", zeros))
-    backend = backend_of(random_model(config), tmp_path, pack_tokens=110_000)
-    with Largest(100 * 100_000) as largest:
-        signals = backend.forward_backward(weighted(rows, "token-mean"), PolicyLoss())
-    assert 100_000 < signals.computed < largest.found
-    assert signals.tokens == 100_000
-
-
 LOSSES = {"plain": PolicyLoss(), "strict": PolicyLoss(staleness=Staleness(bound=0, cap=1.2))}
 
 
@@ -285,72 +250,8 @@ def test_ratios_are_relative_to_the_old_policy_and_the_drift_to_the_sampler(loss
     assert replace(signals, **drift) == plain
 
 
-@pytest.mark.numerical
-def test_under_pois_whatever_weights_drew_a_token_count_as_the_newest(tmp_path):
-    """UloRL's pseudo on-policy importance sampling: every ratio is 1, so nothing is clipped or capped. Under SAIS the
-    tokens of older weights keep their ratios."""
-    rng, rows = random.Random(4), of_all_ages()
-    off = [replace(row, logprobs=tuple(p + rng.gauss(0, 0.5) * on for p, on in known(row))) for row in rows]
-
-    def trained(rows: list[PolicyRow], old: Literal["trainer", "pois"]) -> tuple[Signals, list[torch.Tensor]]:
-        backend = backend_of(model := policy().float(), tmp_path)
-        own = [replace(row, old=now) for row, now in zip(rows, backend.logprobs(rows), strict=True)]
-        loss = PolicyLoss(old=old, staleness=Staleness(bound=1, cap=1.2))
-        return backend.forward_backward(weighted(own, "token-mean"), loss), [w.grad for w in model.parameters()]
-
-    fresh = [replace(row, age=(0,) * len(row)) for row in off]
-    (pois, gradients), (expected, others), (sais, different) = (
-        trained(off, "pois"),
-        trained(fresh, "trainer"),
-        trained(off, "trainer"),
-    )
-    assert all(map(torch.equal, gradients, others)) and not all(map(torch.equal, gradients, different))
-    assert (pois.clipped, pois.stale, pois.loss) == (0, 0, expected.loss)
-    assert sais.clipped > 0 and sais.stale > 0
-    tokens = sum(sum(row.trained) for row in off)
-    on_policy = -sum(row.advantage * sum(row.trained) for row in off) / tokens
-    assert pois.loss == pytest.approx(on_policy, abs=TOLERANCE)
-
-
-@pytest.mark.numerical
-def test_what_older_weights_drew_is_no_drift(tmp_path):
-    rows = random_rows(MODEL, spread=0.01)
-    off = [replace(row, logprobs=tuple(p - 3 * trained for p, trained in known(row))) for row in rows]
-    older = [replace(row, age=tuple(map(int, row.trained))) for row in off]
-    backend, loss = backend_of(policy(), tmp_path), PolicyLoss()
-
-    def measured(rows: Sequence[PolicyRow]) -> Signals:
-        return backend.forward_backward(weighted(rows, loss.reduction), loss)
-
-    assert measured(off).difference / measured(off).fresh > 2.9
-    mixed, fresh = measured([*rows[:4], *older[4:]]), measured(rows[:4])
-    assert mixed.tokens > mixed.fresh == fresh.fresh == fresh.tokens
-    assert (mixed.difference, mixed.largest) == pytest.approx((fresh.difference, fresh.largest), abs=TOLERANCE)
-    assert mixed.where == fresh.where
-    none = measured(older)
-    assert (none.fresh, none.difference, none.largest, none.where) == (0, 0, 0, "")
-    assert none.clipped > 0, "of age 1, and so clipped as ever"
-
-
 def known(row: PolicyRow) -> list[tuple[float, bool]]:
     return list(zip(row.logprobs, row.trained, strict=True))
-
-
-@pytest.mark.numerical
-def test_passes_add_up_until_a_step_is_taken(tmp_path):
-    """A step clears the gradient, moves the weights, and tells the norm before clipping."""
-    rows, loss = group(), PolicyLoss()
-    backend, model = backend_of(model := policy(), tmp_path), model
-    for part in (slice(0, 7), slice(7, None)):
-        backend.forward_backward(weighted(rows, loss.reduction)[part], loss)
-    _, gradients = one_by_one(tuple(rows), loss)
-    for weight, gradient in zip(model.parameters(), gradients, strict=True):
-        torch.testing.assert_close(weight.grad, gradient, rtol=0, atol=TOLERANCE)
-    norm = math.sqrt(sum(float((gradient**2).sum()) for gradient in gradients))
-    assert backend.optim_step(1e-3, clip=norm / 10) == pytest.approx(norm, rel=1e-4)
-    moved = [(old - new).abs().max().item() for old, new in zip(policy().parameters(), model.parameters(), strict=True)]
-    assert max(moved) == pytest.approx(1e-3, rel=0.01)  # Adam's first step is as long as the learning rate
-    assert all(weight.grad is None for weight in model.parameters())
 
 
 async def rollouts(engine: LocalEngine, temperature: float = 1.0, problems: int = 3) -> list[Episode]:
@@ -398,13 +299,6 @@ def test_a_log_probability_that_cannot_be_names_episode_and_agent(value, age, tm
     assert "\n" not in str(caught.value)
 
 
-def test_broken_weights_name_a_row(tmp_path):
-    rows, model = group(), policy()
-    torch.nn.init.constant_(model.norm.weight, math.nan)
-    with pytest.raises(UserError, match=r"episode \w+, \w+\.\d: a log-probability is not a number"):
-        backend_of(model, tmp_path).forward_backward(rows, PolicyLoss())
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_gradient_that_is_no_number_moves_nothing(value, tmp_path):
     backend = backend_of(model := policy(), tmp_path)
@@ -414,19 +308,6 @@ def test_a_gradient_that_is_no_number_moves_nothing(value, tmp_path):
     with pytest.raises(UserError, match="gradient"):
         backend.optim_step(1e-3, 1.0)
     assert all(map(torch.equal, model.parameters(), policy().parameters()))
-
-
-def test_a_model_is_saved_whole_though_its_base_is_gone(tmp_path):
-    """Such as a checkpoint of another training, which keeps only its last ones."""
-    (base := tmp_path / "base").mkdir()
-    for name in ("config.json", "tokenizer.json"):
-        (base / name).write_text(f'{{"of": "{name}"}}')
-    backend = backend_of(policy(), base)
-    shutil.rmtree(base)
-    (tmp_path / "saved" / "model").mkdir(parents=True)
-    backend.save(tmp_path / "saved")
-    assert (tmp_path / "saved" / "model" / "tokenizer.json").read_text() == '{"of": "tokenizer.json"}'
-    assert (tmp_path / "saved" / "model" / "config.json").is_file()
 
 
 def learn(backend: EmbeddedBackend, rate: float, seed: int = 0) -> None:
@@ -504,32 +385,3 @@ def checkpoint(tmp_path) -> Path:
     """Of another tiny model than `CONFIG`."""
     base = tiny_model(tmp_path / "base")
     return saved_in(tmp_path / "run", backend_of(Qwen3.load(base), base))
-
-
-def test_a_checkpoint_of_another_shape_is_refused_by_name(checkpoint):
-    model = random_model(CONFIG)
-    before = [weight.clone() for weight in model.parameters()]
-    with pytest.raises(UserError, match="shape") as caught:
-        backend_of(model, checkpoint).load(checkpoint)
-    assert str(checkpoint) in str(caught.value) and "\n" not in str(caught.value)
-    assert all(map(torch.equal, model.parameters(), before))
-
-
-def llama(folder: Path) -> None:
-    config = json.loads((folder / "model" / "config.json").read_text())
-    (folder / "model" / "config.json").write_text(json.dumps({**config, "architectures": ["LlamaForCausalLM"]}))
-
-
-def torn(name: str, size: int):
-    def tear(folder: Path) -> None:
-        (folder / name).write_bytes((folder / name).read_bytes()[:size])
-
-    return tear
-
-
-def failed_agents(name: str):
-    return lambda folder: (folder / name).unlink()
-
-
-def smaller_optimizer(folder: Path) -> None:
-    torch.save(torch.optim.AdamW([torch.zeros(1, requires_grad=True)]).state_dict(), folder / "trainer.pt")

@@ -19,18 +19,15 @@ from manager_episodes import Call, episode_of
 from registered import register
 from safetensors.torch import load_file
 from tiny_policy import TINY
-from tiny_recipes import ASYNCTHINK
 
-from orgthink import engines
 from orgthink.credit.accepted import AcceptedCredit
 from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec
-from orgthink.engines.engine import EngineUnavailable
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.evaluate.presets import preset_of
 from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
-from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
+from orgthink.grammar.toolcall import CallStatus
 from orgthink.measure.accuracy import mixed
 from orgthink.measure.usage import sampled_tokens
 from orgthink.models.qwen3 import Qwen3
@@ -50,12 +47,10 @@ from orgthink.training import rollout as frozen
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.episodes import Episodes, require_version
 from orgthink.training.metrics import rollout_metrics
-from orgthink.training.recipes.registry import Training, adjusted
 from orgthink.training.rl import Batch, Clock, train_policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.util.errors import UserError
-from orgthink.util.validation import plain
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 
@@ -173,17 +168,6 @@ def test_only_what_the_policy_sampled_is_trained_and_counts_as_its_entropy(attem
     assert batch.entropy == pytest.approx(sum(drawn) / len(drawn))
 
 
-def test_every_role_without_a_model_of_its_own_is_trained_if_nobody_is_named():
-    trace = Trace("a", "worker", None, ())
-    assert not replace(ROLLOUT, models={"worker": FROZEN["strong"]}, roles=()).trains(trace)
-    for plan in (
-        replace(ROLLOUT, roles=()),
-        replace(ROLLOUT, models={}, roles=()),
-        replace(ROLLOUT, roles=("worker",)),
-    ):
-        assert plan.trains(trace)
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -272,22 +256,6 @@ async def test_an_engine_is_opened_once_and_closed_at_the_end_whatever_the_end_i
     assert all(engine.closed for engine in opened)
 
 
-async def test_a_model_that_cannot_be_opened_is_named_and_the_others_are_closed(opened, monkeypatch):
-    first = engines.open_engine
-
-    async def second_fails(spec: EngineSpec, **how: Any) -> Any:
-        if opened:
-            raise EngineUnavailable("no server\nthere")
-        return await first(spec, **how)
-
-    monkeypatch.setattr(engines, "open_engine", second_fails)
-    models = {"strong": FROZEN["strong"], "weak": RoleSpec(EngineSpec("x", "http://localhost:1"), Sampling(3))}
-    with pytest.raises(UserError, match=r"^the model of weak cannot be used: no server there$"):
-        async with frozen.frozen(models):
-            pass
-    assert [engine.closed for engine in opened] == [True]
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -346,17 +314,6 @@ def test_imitating_what_earns_enough_needs_a_reward_that_a_wrong_answer_does_not
     replace(settings, credit=SharedCredit()).require(None)
 
 
-def test_imitating_asks_how_much_one_missing_solution_and_full_concurrency_earn():
-    """Three of four solutions earn 0.75, and λ on top."""
-    settings = RlSettings(
-        Rollout("countdown", OrganizationSpec("asyncthink")), steps=1, learning_rate=1e-3, credit=AcceptedCredit()
-    )
-    replace(settings, reward=AsyncThinkReward(weight=0.2)).require(None)
-    with pytest.raises(UserError, match=r"a wrong answer may earn 1\.05: .*reward\.weight=0"):
-        replace(settings, reward=AsyncThinkReward(weight=0.3)).require(None)
-    replace(settings, reward=AsyncThinkReward(weight=0.3, accuracy="all")).require(None)
-
-
 def test_a_model_says_the_words_and_numbers_of_its_organization():
     """Its pool and its suite may not be there where it is used, and what runs commands its user has to name."""
 
@@ -385,36 +342,6 @@ def test_what_a_model_says_of_its_organization_is_read_as_it_was(name: str, tmp_
     assert OrganizationSpec(name, dict(given)).named(name) == OrganizationSpec(name).named(name)
 
 
-def test_a_reward_that_reads_other_tags_than_the_manager_writes_is_refused():
-    """It would find no call, and nobody would see why."""
-    tags = CallTags(call=("<use>", "</use>"))
-
-    def trained(organization: CallTags | None, reward: CallTags) -> RlSettings:
-        spelled = {} if organization is None else {"tags": plain(organization)}
-        rollout = Rollout("countdown", OrganizationSpec("tool-use", {"tools": [], **spelled}))
-        return RlSettings(rollout, steps=1, learning_rate=1e-3, reward=ParaManagerReward(tags=reward))
-
-    for differ in (trained(tags, TAGS), trained(None, tags)):
-        with pytest.raises(UserError, match="give both the same tags") as refused:
-            differ.require(None)
-        assert "\n" not in str(refused.value) and all(tag in str(refused.value) for tag in (*TAGS.call, *tags.call))
-    for same in (trained(tags, tags), trained(None, TAGS)):
-        same.require(None)
-    replace(trained(tags, TAGS), reward=AsyncThinkReward()).require(None)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"roles": ("strong",)}, "roles and models both name strong"),
-        ({"models": {"strong": RoleSpec(PARTNER, Sampling(0))}}, "0 tokens"),
-    ],
-)
-def test_a_rollout_that_cannot_be_says_why(changes, words):
-    with pytest.raises(ValueError, match=words):
-        replace(ROLLOUT, **changes)
-
-
 # Mixed groups
 
 
@@ -424,15 +351,6 @@ def test_only_mixed_groups_are_trained(attempts):
     found = mixed(episodes)
     assert list(dict.fromkeys(row.group for row in batch.rows)) == found and 0 < len(found) < 3
     assert batch.metrics["drawn_groups"] == 3 and batch.metrics["groups"] == batch.metrics["mixed_groups"] == len(found)
-
-
-def test_without_mixed_groups_nothing_is_trained(monkeypatch, attempts):
-    monkeypatch.setattr(Coin, "grade", lambda self, problem, answer: Grade(1, 1))
-    (batch,) = collected(SETTINGS)
-    assert batch.rows == [] and len(attempts) == 1
-    numbers = ("drawn_groups", "mixed_groups", "groups", "flat_groups", "broken_groups")
-    assert [batch.metrics[name] for name in numbers] == [3, 0, 0, 0, 0]
-    assert batch.metrics["all_correct"] == 1.0 and batch.entropy is not None
 
 
 # Runs
@@ -465,54 +383,6 @@ def test_a_run_that_is_cut_goes_on_to_the_bit_with_its_place_in_the_problems(tmp
 
 
 # What is remembered, and told
-
-
-def manager() -> Training:
-    models = {"strong": RoleSpec(PARTNER, Sampling(64))}
-    plan = replace(ROLLOUT, task="countdown+sudoku", models=models)
-    settings = replace(SETTINGS, rollout=plan, reward=ParaManagerReward(gate="correct", cost_target=4.0))
-    return Training("test", replace(ASYNCTHINK, settings=settings))
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ("reward.gate=perhaps", "reward.gate"),
-        ("reward.cost_target=0", "cost_target is 0"),
-        ("reward.weight=1", "reward.weight=1"),
-        ("reward.kind=mars", "reward"),
-        ("rollout.models.strong.sampling.max_tokens=0", "0 tokens"),
-    ],
-)
-def test_a_setting_of_a_managers_reward_that_cannot_be_is_named_as_such(given, words):
-    with pytest.raises(UserError, match="--set") as caught:
-        adjusted(manager().job, {}, [given])
-    assert words in str(caught.value) and "\n" not in str(caught.value)
-
-
-LINE = {
-    "reward": -0.1427, "accuracy": 0.2, "all_correct": 0.125, "penalised": 1 / 3, "concurrency_pool": 1.2615,
-    "critical_path_steps": 77.08, "seconds": {"rollout": 1.5, "train": 1.1},
-}  # fmt: skip
-
-
-def test_the_line_of_a_step_tells_what_that_kind_of_run_measures():
-    told = ASYNCTHINK.settings.progress_text(LINE)
-    assert told == "reward -0.143  all correct 12%  penalised 33%  η 1.26  path 77  3 s"
-    assert "η –  path" in ASYNCTHINK.settings.progress_text(LINE | {"concurrency_pool": None})
-    of_manager = {name: value for name, value in LINE.items() if name != "penalised"}
-    of_manager |= {"rounds": 2.5, "calls_per_round": 1.666, "cost_units": 4.04}
-    assert SETTINGS.progress_text(of_manager) == (
-        "reward -0.143  all correct 12%  rounds 2.5  calls a round 1.67  cost 4.0  η 1.26  path 77  3 s"
-    )
-
-
-def test_the_bounds_count_further_draws_and_longer_agents():
-    bounds = ASYNCTHINK.settings.bounds()
-    assert bounds == {"episodes_a_step": 9, "sampled_tokens_a_step": None, "optimizer_steps_a_step": 2}
-    limits = Limits(4, turns=10)
-    bounds = replace(SETTINGS, rollout=replace(ROLLOUT, limits=limits)).bounds()
-    assert (bounds["episodes_a_step"], bounds["sampled_tokens_a_step"]) == (27, 27 * 10 * 7)
 
 
 # What is measured

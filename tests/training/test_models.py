@@ -102,24 +102,6 @@ def test_only_the_adapter_is_trained(tmp_path):
     assert trained and all("lora" in name and ("q_proj" in name or "v_proj" in name) for name in trained)
 
 
-@pytest.mark.parametrize("target", ["lm_head", "embed_tokens"])
-def test_layers_that_share_a_weight_take_no_adapter(target, tmp_path):
-    """The folder has one weight for both, so it could not hold what was trained."""
-    tied, untied = (tiny(tmp_path / str(tie), "Qwen3", tie_word_embeddings=tie) for tie in (True, False))
-    with pytest.raises(UserError, match=rf"lora\.targets names \S*{target}, which shares its weights") as caught:
-        open_trainable(tied, LoraSettings(rank=2, targets=("q_proj", target)))
-    assert "\n" not in str(caught.value)
-    open_trainable(untied, LoraSettings(rank=2, targets=("q_proj", target)))
-
-
-def test_dropout_is_the_adapters_alone(tmp_path):
-    tiny(tmp_path, attention_dropout=0.5)
-    plain = open_trainable(tmp_path)
-    assert torch.equal(logits(plain, ids(1, 9)), logits(plain, ids(1, 9)))
-    dropped = shaken(open_trainable(tmp_path, LoraSettings(rank=2, dropout=0.5)))
-    assert not torch.equal(logits(dropped, ids(1, 9)), logits(dropped, ids(1, 9)))
-
-
 def test_bad_folders_are_one_line(tmp_path):
     def refused(folder, lora=None):
         with pytest.raises(UserError) as caught:
@@ -152,12 +134,6 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
         open_trainable(base, LoraSettings(rank=2)).restore(tmp_path / "saved")
     with pytest.raises(ValueError, match="cannot be read"):
         open_trainable(base, LORA).restore(base)
-
-
-def test_windows_cannot_see_packed_rows(tmp_path):
-    model = open_trainable(tiny(tmp_path, "Gemma2", head_dim=8, final_logit_softcapping=None, sliding_window=4))
-    with pytest.raises(UserError, match="sliding_attention"):
-        model.hidden(ids(1, 3), torch.arange(3)[None], torch.tensor([(0, 3, 0, 3)]))
 
 
 def _with(base, copy, **settings):

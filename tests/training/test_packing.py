@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import pytest
 import torch
@@ -106,17 +105,6 @@ def test_a_token_sees_its_own_beginning_and_nothing_else(rows: Family, limit: in
             assert [other for other, n in zip(texts, times, strict=True) for _ in range(n)] == [
                 text[:end] for end in range(1, len(text) + 1)
             ]
-
-
-@any_pack
-@special
-@given(families(), st.integers(1, 30))
-def test_packs_keep_to_their_limit_and_are_not_cut_sooner(rows: Family, limit: int) -> None:
-    made = list(packs(rows, limit))
-    for pack in made:
-        assert len(pack.ids) <= limit or len(pack.rows) == 1
-    for pack, following in pairwise(made):
-        assert len(beginnings([*pack.rows, following.rows[0]])) > limit
 
 
 @any_pack

@@ -34,7 +34,7 @@ from orgthink.evaluate.grading import grade
 from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.measure.usage import sampled_tokens
 from orgthink.models.qwen3 import Qwen3
-from orgthink.models.trainable import ADAPTER, LoraSettings, say_made_for
+from orgthink.models.trainable import ADAPTER, LoraSettings
 from orgthink.record.episode import Episode, FormatError, Problem
 from orgthink.record.folder import RunFolder
 from orgthink.rewards.asyncthink import AsyncThinkReward, AsyncThinkScore
@@ -129,27 +129,6 @@ def test_the_problems_of_a_step_do_not_depend_on_where_a_run_began(done):
     for batch in whole:
         assert len({problem.id for problem in batch}) == 9
         assert not any(problem.text.endswith(str(HELD_OUT)) for problem in batch)
-
-
-def test_too_few_problems_are_said_and_not_waited_for(tmp_path):
-    rows = [{"problem": f"What is {i} + {i}?", "answer": str(2 * i)} for i in range(3)]
-    (tmp_path / "few.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    plan = replace(ROLLOUT, task=f"math:{tmp_path / 'few.jsonl'}", problems=4)
-    with pytest.raises(UserError, match="only 3 different problems, not 4"):
-        ProblemStream(plan, seed=0).batch()
-    enough = ProblemStream(replace(plan, problems=3), seed=0)
-    first = {problem.id for problem in enough.batch()}
-    assert len(first) == 3
-    assert len(enough.batch(set(list(first)[:1]))) == 2 and enough.batch(first) == [], "the rest of the task"
-
-
-def test_the_learning_rate_warms_up_and_then_goes_down_or_stays():
-    falls = replace(SETTINGS, steps=10, warmup=2, learning_rate=1.0)
-    assert [falls.rate(step) for step in range(10)] == pytest.approx(
-        [0.5, 1, 1, 7 / 8, 6 / 8, 5 / 8, 0.5, 3 / 8, 2 / 8, 1 / 8]
-    )
-    stays = replace(falls, decay=False)
-    assert [stays.rate(step) for step in range(10)] == [0.5, *[1.0] * 9]
 
 
 async def test_a_group_is_one_problem_attempted_by_different_luck():
@@ -283,21 +262,6 @@ def test_a_step_measures_what_it_says_and_a_run_repeats_to_the_bit(tmp_path):
     assert {name: raw[0][name] for name in expected} == pytest.approx(expected)
 
 
-def test_a_trained_model_says_what_it_was_trained_with(tmp_path):
-    """Capacity and tokens of the rollouts; a style that lies in a file of the user's is not named."""
-    trained(tmp_path / "run", replace(SETTINGS, steps=1))
-    (folder,) = checkpoint.saved(tmp_path / "run")
-    said = json.loads((folder / "model" / "orgthink.json").read_text())
-    assert said.pop("organizations")["asyncthink"]["tolerant"] is False
-    assert said == {"capacity": 3, "max_tokens": 24, "renew": False}
-    say_made_for(folder / "model", {"renew": True, "max_tokens": 96, "capacity": 3})
-    say_made_for(folder / "model", {"max_tokens": 5, "organizations": {"paramanager": {"rounds": 2}}})
-    say_made_for(folder / "model", {"organizations": {"paramanager": {"calls": 3}}})
-    said = json.loads((folder / "model" / "orgthink.json").read_text())
-    assert said["max_tokens"] == 5 and not {"capacity", "renew"} & said.keys(), "the former is gone"
-    assert said["organizations"]["paramanager"] == {"rounds": 2, "calls": 3}
-
-
 def test_groups_without_spread_are_dropped_and_counted(tmp_path):
     backend = tiny()
     with pytest.raises(UserError, match="no step had anything to train on, so the model is as it was"):
@@ -315,35 +279,6 @@ def test_groups_without_spread_are_dropped_and_counted(tmp_path):
     assert same(
         load_file(checkpoint.saved(tmp_path)[0] / "model" / "model.safetensors"), load_file(TINY / "model.safetensors")
     )
-
-
-class Refusing(Counting):
-    """Can do nothing with no rows, as workers that each want a part of them."""
-
-    def logprobs(self, rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
-        assert rows
-        return super().logprobs(rows)
-
-
-def test_a_step_with_nothing_to_train_asks_for_no_log_probabilities(tmp_path):
-    backend = tiny(Refusing)
-    with pytest.raises(UserError, match="anything to train on"):
-        trained(tmp_path, replace(HOPELESS, loss=PolicyLoss(old="trainer")), backend)
-    (line,) = metrics(tmp_path)
-    assert line["flat_groups"] == ROLLOUT.problems and backend.updates == 0
-
-
-def test_one_flat_group_leaves_the_others(tmp_path):
-    """Only one episode earns anything; its group alone is trained on, in one update."""
-
-    def only_one(episode: Episode) -> AsyncThinkScore:
-        return AsyncThinkScore(float(episode.sample == 1 and episode.problem.id == first), 0.0, 0.0, False)
-
-    first = ProblemStream(ROLLOUT, 0).batch()[0].id
-    backend = tiny()
-    (line,) = trained(tmp_path, replace(SETTINGS, steps=1, reward=only_one), backend)
-    assert (line["groups"], line["flat_groups"], backend.updates) == (2, 1, 1)
-    assert 0 < line["trained_tokens"] < line["sampled_tokens"] * 6
 
 
 def test_a_reward_that_is_no_number_names_the_episode_and_loses_nothing(tmp_path):
@@ -383,13 +318,6 @@ class Drifting(EmbeddedBackend):
     async def sync_sampler(self, version: str) -> None:
         other = {name: weight * (2 if version != "0" else 1) for name, weight in self._model.to_hf().items()}
         await self._sampler.update_weights(other, version)
-
-
-def test_nothing_is_updated_by_what_a_drifted_sampler_sampled(tmp_path):
-    backend = tiny(Drifting)
-    with pytest.raises(UserError, match="differ by"):
-        trained(tmp_path, backend=backend)
-    assert same(backend._model.to_hf(), weights(tmp_path)), "the weights are those of the last step that was good"
 
 
 def test_a_sampler_that_drifts_is_found_and_loses_nothing(tmp_path):

@@ -41,19 +41,6 @@ def test_the_join_tag_is_trained_and_what_it_brings_is_not():
     assert sum(row.trained) == episode.root.steps
 
 
-def test_spans_are_encoded_one_by_one():
-    trace = Trace("a", "a", None, (Span(Origin.PROMPT, "ab", 1), Span(Origin.SAMPLED, "c", 1)))
-    row = row_of(trace, encode=lambda text: tuple(map(ord, text)), eos_id=0)
-    assert row.token_ids == (97, 98, 99, 0)
-    assert row.trained == (False, False, True, True)
-
-
-def test_a_span_without_ids_needs_a_tokenizer():
-    trace = Trace("a", "a", None, (Span(Origin.PROMPT, "ab", 1),))
-    with pytest.raises(ValueError, match="no token ids"):
-        row_of(trace)
-
-
 class Ledger(ScriptedEngine):
     """Gives every token a log-probability of its own, and remembers which it was and what each request saw."""
 
@@ -181,12 +168,6 @@ def test_what_cannot_be_trained_is_named(agent: str, lacking: dict[str, object],
         policy_rows(episode, 1.0)
 
 
-def test_a_row_has_one_temperature():
-    episode = changed(one_fork()[0], "organizer", Origin.SAMPLED, sampling=Sampling(50, temperature=0.5))
-    with pytest.raises(ValueError, match=r"\|3, organizer: sampled at temperatures \[0.5, 1.0\]"):
-        policy_rows(episode, 1.0)
-
-
 def aged(versions: Sequence[str | None], version: int | None) -> tuple[PolicyRow, list[Span]]:
     """The row of a trace whose spans these versions sampled, in turn, and the spans."""
     root = one_fork()[0].root
@@ -223,22 +204,3 @@ def test_untrained_tokens_are_seen_and_nothing_else_changes(data: st.DataObject)
         expected = (False, 0, 0) if at in places else (row.trained[at], row.logprobs[at], row.age[at])
         assert (left.trained[at], left.logprobs[at], left.age[at]) == expected
     assert replace(left, trained=row.trained, logprobs=row.logprobs, age=row.age) == row
-
-
-def test_a_row_ends_with_the_last_token_that_is_trained():
-    """What an agent was told last may go beyond its model's context; nothing was sampled after it."""
-    span = Span(
-        Origin.SAMPLED,
-        "a",
-        2,
-        token_ids=(5, 6),
-        logprobs=(-1.0, -2.0),
-        policy_version="0",
-        sampling=Sampling(8, seed=0),
-    )
-    told = Span(Origin.INJECTED, "b", 3, token_ids=(7, 8, 9))
-    prompt = Span(Origin.PROMPT, "p", 1, token_ids=(4,))
-    row = policy_row(Trace("m", "manager", None, (prompt, span, told, span, told)), episode="e", group="g", advantage=1)
-    assert row.token_ids == (4, 5, 6, 7, 8, 9, 5, 6)
-    assert row.trained == (False, True, True, False, False, False, True, True)
-    assert row.logprobs == (0, -1, -2, 0, 0, 0, -1, -2) and row.age == (0,) * 8

@@ -14,7 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from orgthink.models.qwen3 import Qwen3, Qwen3Config
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint, sft
-from orgthink.training.batches import Cursor, batches, collate
+from orgthink.training.batches import batches, collate
 from orgthink.training.gradients import cross_entropy_sum
 from orgthink.training.rows import Row
 from orgthink.training.sft import Course, SftSettings, train
@@ -129,13 +129,6 @@ def test_as_many_checkpoints_are_kept_as_was_said(tmp_path, keep, steps):
         replace(SETTINGS, keep=0)
 
 
-def test_a_warm_up_that_is_never_over_is_said(tmp_path, capsys):
-    train(course(), replace(SETTINGS, warmup=11), folder(tmp_path / "over"), lambda line: None)
-    assert not capsys.readouterr().err
-    train(course(), replace(SETTINGS, warmup=600), folder(tmp_path / "never"), lambda line: None)
-    assert "the learning rate ends at 2% of learning_rate" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("step", "error"), [(6, Stop()), (4, Stop())])
 def test_an_interrupted_run_has_the_metrics_of_an_uninterrupted_one(tmp_path, step, error):
     train(course(), SETTINGS, folder(tmp_path / "whole"), lambda line: None)
@@ -203,23 +196,6 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
     other = Qwen3(replace(CONFIG, hidden_size=64))
     with pytest.raises(ValueError, match="another shape"):
         train(replace(course(), model=other), SETTINGS, folder(tmp_path), lambda line: None)
-
-
-def test_batches_from_a_cursor_are_the_same_batches():
-    stream = batches(rows, 0, 300, Cursor())
-    first = [next(stream) for _ in range(120)]
-    again = batches(rows, 0, 300, first[70][1])
-    assert [next(again) for _ in range(49)] == first[71:]
-    assert {cursor.pool for _, cursor in first} >= {0, 1}
-
-
-def test_padding_is_little_and_nothing_exceeds_a_batch():
-    stream = batches(rows, 0, 300, Cursor())
-    for _ in range(50):
-        batch, _ = next(stream)
-        ids, trained = collate(batch, 0)
-        assert ids.numel() <= 300
-        assert trained.sum() == sum(sum(row.trained) for row in batch)
 
 
 @pytest.mark.numerical

@@ -32,7 +32,7 @@ from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.episodes import Episodes
 from orgthink.training.rl import train_policy
 from orgthink.training.rl_settings import RlSettings
-from orgthink.training.rollout import ProblemStream, Rollout, roll_out
+from orgthink.training.rollout import Rollout, roll_out
 from orgthink.util.errors import ToolError, UserError
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
@@ -58,29 +58,6 @@ class Clumsy(Task):
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
         return ECHO.solutions(problem, answer)
-
-
-@dataclass
-class Finite(Clumsy):
-    """A task with an end, and one without a beginning."""
-
-    count: int = 3
-
-    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
-        return islice(super().problems(split, seed), self.count)
-
-
-@pytest.mark.parametrize(("count", "words"), [(3, "ends after 3 train problems"), (0, "ends after 0 train problems")])
-def test_a_task_whose_problems_end_is_one_line(count: int, words: str, monkeypatch: pytest.MonkeyPatch):
-    register(monkeypatch, TASKS, finite=Finite(count=count))
-    plan = Rollout("finite", OrganizationSpec("sequential"), problems=2, group=2)
-    stream = ProblemStream(plan, seed=0)
-    with pytest.raises(UserError, match=words):
-        for _ in range(2):
-            assert len(stream.batch()) == 2
-    if count == 0:
-        with pytest.raises(UserError, match=words):
-            RlSettings(plan, steps=1, learning_rate=1e-4).require(None)
 
 
 @dataclass(frozen=True)

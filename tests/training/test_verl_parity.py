@@ -119,15 +119,6 @@ def test_the_trainer_s_packed_gradient_is_verl_s(pack_tokens: int, tmp_path: Pat
     check([weight.grad for weight in single.parameters()], gradients(model, theirs), CLOSE)
 
 
-def test_micro_batches_of_either_add_up_to_the_whole():
-    model, loss = policy(), PolicyLoss()
-    rows = random_rows(model)
-    tokens = sum(sum(row.trained) for row in rows)
-    whole = gradients(model, by_us(model, rows, loss))
-    parts = [gradients(model, by_verl(model, rows[i : i + 3], loss, tokens=tokens)[0]) for i in range(0, len(rows), 3)]
-    check([sum(part) for part in zip(*parts, strict=True)], whole, EXACT)
-
-
 def test_episodes_of_one_row_are_verl_s_sequences():
     """`episode-mean` is verl's `seq-mean-token-mean` where each episode has one trace. verl adds 1e-8 to lengths."""
     model, loss = policy(), PolicyLoss(reduction="episode-mean")
@@ -135,16 +126,6 @@ def test_episodes_of_one_row_are_verl_s_sequences():
     ours, (theirs, _) = by_us(model, rows, loss), by_verl(model, rows, loss, "seq-mean-token-mean")
     assert ours.item() == pytest.approx(theirs.item(), abs=CLOSE)
     check(gradients(model, ours), gradients(model, theirs), CLOSE)
-
-
-def test_episodes_of_several_rows_are_the_plain_loop_s():
-    """verl has no such reduction: its sequences weigh the same, so an episode weighs as much as it has traces."""
-    model, loss = policy(), PolicyLoss(reduction="episode-mean")
-    rows = random_rows(model)
-    ours, (plain, slopes) = by_us(model, rows, loss), by_loop(model, rows, loss)
-    assert ours.item() == pytest.approx(plain, abs=EXACT)
-    check(gradients(model, ours), slopes, EXACT)
-    assert abs(ours.item() - by_verl(model, rows, loss, "seq-mean-token-mean")[0].item()) > 0.01
 
 
 def test_the_divergence_is_verl_s():

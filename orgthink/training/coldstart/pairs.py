@@ -69,9 +69,6 @@ class Pair:
         return self.query[len(self.query) - self.written :]
 
 
-_COLUMN = "said"
-"""Name of the column of `written` in files. It is published, so it stays."""
-
 _ORIGIN = {"role": str, "problem": str, "episode": str, "index": int, "teacher": str}
 """Columns that say where a pair comes from, which no training reads. Files of others use the same names for theirs."""
 
@@ -95,24 +92,16 @@ def pairs_of(episode: Episode, teacher: str) -> list[Pair]:
 
 
 def read_pairs(path: Path | str) -> list[Pair]:
-    """Read the pairs of a `.parquet` file or of a file with one JSON object per line. Other columns are ignored, and so
-    is what says where a pair comes from if it has another form.
+    """Read the pairs of a `.parquet` file, or of a file with one JSON object per line. Other columns are ignored.
 
-    UserError names the file, the number of rows that cannot be used, and the first of them (rows that are not blank,
-    counted from 1). UserError if the file is missing or has no rows.
+    UserError names the file and the first row that cannot be used (rows that are not blank, counted from 1). UserError
+    if the file is missing or has no rows.
     """
     file = Path(path)
     if not file.is_file():
         raise UserError(f"no file of query-response pairs at {file}")
-    rows = read_rows(file, [_column(field.name) for field in fields(Pair)])
-    pairs, wrong = list[Pair](), list[str]()
-    for number, row in enumerate(rows, 1):
-        try:
-            pairs.append(_pair(row, f"row {number}"))
-        except UserError as error:
-            wrong.append(str(error))
-    if wrong:
-        raise UserError(f"{file}, {wrong[0]}" if len(wrong) == 1 else f"{file}: {len(wrong)} bad rows: {_few(wrong)}")
+    rows = read_rows(file, [field.name for field in fields(Pair)])
+    pairs = [_pair(row, f"{file}, row {number}") for number, row in enumerate(rows, 1)]
     if not pairs:
         raise UserError(f"{file} holds no query-response pairs")
     return pairs
@@ -126,7 +115,7 @@ def write(path: Path, pairs: Iterable[Pair]) -> None:
     lines = map(line, pairs)
     if path.suffix == ".parquet":
         names = {"str": "string", "int": "int64", "bool": "bool"}
-        types = {_column(field.name): names[str(field.type)] for field in fields(Pair)}
+        types = {field.name: names[str(field.type)] for field in fields(Pair)}
         content = parquet_bytes([json.loads(text) for text in lines], path, types)  # the same text as in lines
     else:
         content = b"".join(lines)
@@ -135,16 +124,8 @@ def write(path: Path, pairs: Iterable[Pair]) -> None:
 
 def line(pair: Pair) -> bytes:
     """A pair as a line of JSON. A lone surrogate, which UTF-8 cannot encode, becomes `?`."""
-    row = {_column(name): value for name, value in asdict(pair).items()}
+    row = asdict(pair)
     return json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-
-
-def _few(texts: list[str]) -> str:
-    return "; ".join(texts[:3]) + ("; …" if len(texts) > 3 else "")
-
-
-def _column(name: str) -> str:
-    return _COLUMN if name == "written" else name
 
 
 def _pair(row: Any, place: str) -> Pair:
@@ -153,18 +134,16 @@ def _pair(row: Any, place: str) -> Pair:
     if missing := [name for name in ("query", "response") if row.get(name) is None]:
         there = f"; it has {', '.join(map(str, row))}" if row else ""  # of parquet only known columns are read
         raise UserError(f"{place}: no {' and no '.join(missing)}{there}")
-    values = {name: value for name, value in row.items() if value is not None and name != "written"}
+    values = {name: value for name, value in row.items() if value is not None}
     for name, form in _ORIGIN.items():
         if not isinstance(values.get(name, form()), form):
             del values[name]
-    if _COLUMN in values:
-        values["written"] = values.pop(_COLUMN)
     pair = typed(Pair, values, place)
     for name in ("query", "response"):
         if not getattr(pair, name):
             raise UserError(f"{place}: the {name} is empty")
     if not 0 <= pair.written < len(pair.query):
-        raise UserError(f"{place}: said is {pair.written}, but the query has {len(pair.query)} characters and a prompt")
+        raise UserError(f"{place}: written is {pair.written}, but the query has {len(pair.query)} characters")
     return pair
 
 
@@ -203,7 +182,6 @@ def pair_rows(model_folder: Path, rows_file: Path, longest: int | None = None) -
     if len(short) < len(rows):
         show(f"{rows_file}: {len(rows) - len(short)} of {len(rows)} rows have more than {longest} tokens: left out")
     _require_context(rows_file, rows, context_of(model_folder), longest)
-    _say_unknown(rows_file, rows, tokenizer.unknown_id)
     return short
 
 
@@ -217,18 +195,6 @@ def _require_context(file: Path, rows: list[Row], context: int | None, longest: 
         raise UserError(
             f"{file}, row {number}: {tokens} tokens, but the model's context is {context}{others}: "
             f"--set longest={context} leaves them out"
-        )
-
-
-def _say_unknown(file: Path, rows: list[Row], unknown: int | None) -> None:
-    """Say if responses have text that the tokenizer cannot spell: the model would learn to write its unknown token."""
-    counts = [sum(t and i == unknown for i, t in zip(row.token_ids, row.trained, strict=True)) for row in rows]
-    if total := sum(counts):
-        first = next(number for number, count in enumerate(counts, 1) if count)
-        show(
-            f"orgthink: {file}: {total} of {sum(sum(row.trained) for row in rows)} trained tokens are the tokenizer's "
-            f"unknown token, the first in row {first}: the model learns to write it; leave such rows out",
-            error=True,
         )
 
 

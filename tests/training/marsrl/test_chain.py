@@ -208,38 +208,12 @@ def test_a_problem_gives_at_most_72_outputs():
     assert sum(len(group.outputs) for group in groups) == 72
 
 
-def test_a_chain_ends_early_when_no_report_names_an_error():
-    assert len(stages(grown(RULES, Habits(accuses=0)))) == 2
-
-
 @pytest.mark.parametrize(
     ("roles", "streams"),
     [(ROLES, 5), (("solver",), 1), (("verifier", "corrector"), 5), (("verifier",), 4), (("solver", "verifier"), 4)],
 )
 def test_a_chain_ends_after_the_last_role_that_is_trained(roles, streams):
     assert len(stages(grown(ruled(roles=roles), BUSIEST))) == streams
-
-
-def test_equal_inputs_are_taken_once():
-    """Empty text is shown as `none`, and a text may contain the marks of a template."""
-    texts = ["x </think>", "y </think> none"] * 4
-    solved = stage(RULES, [GroupInput("solver")], lambda asked, luck: luck.choice(texts))
-    assert len({trace.text for trace in solved}) == 2
-    assert len(RULES.following(PROBLEM, 0, solved, lambda messages: True)) == 1
-
-    solutions = [
-        output("0", "solver", "", "a </think> a"),
-        output("1", "solver", "", "b </think> a report b"),
-    ]
-    reports = {"a": "b report c", "a report b": "c"}
-
-    def accuse(asked: str, luck: Random) -> str:
-        return f" {reports[asked.partition(' solution ')[2]]} correctness : wrong"
-
-    inputs = [RULES.input(PROBLEM, outputs_of(solutions), place) for place in ("0", "1")]
-    judged = [*solutions, *stage(RULES, [asked for asked in inputs if asked], accuse)]
-    (after,) = RULES.following(PROBLEM, 0, judged, lambda messages: True)
-    assert after.messages(PROBLEM, TERSE)[0].content.endswith("solution a report b report c")
 
 
 @given(ANY_RULES, HABITS, RATE, st.data())

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from terse import TERSE
 from test_sft import ctrl_c_inside
 from tiny_policy import TINY
-from tiny_recipes import MARSRL, named
+from tiny_recipes import named
 
 from orgthink.cli import main
 from orgthink.engines.local.engine import LocalEngine
@@ -95,13 +95,6 @@ def backend() -> EmbeddedBackend:
     return EmbeddedBackend(Qwen3.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
 
 
-def idle(run: Path, settings: MarsSettings) -> list[dict[str, Any]]:
-    """Train until the end, which says that no group was finished; the metrics."""
-    with pytest.raises(UserError, match="no step had anything to train on"):
-        trained(run, settings)
-    return metrics(run)
-
-
 def trained(run: Path, settings: MarsSettings) -> list[dict[str, Any]]:
     folder = RunFolder.open(run) if (run / "config.json").exists() else RunFolder.create(run, "train", None)
     train_policy(backend(), Pipeline(settings), settings, folder, lambda line: None)
@@ -157,16 +150,6 @@ def timeless(value: Any) -> Any:
     return [timeless(one) for one in value] if isinstance(value, list) else value
 
 
-def test_torn_chains_end_a_run_with_one_line_and_lose_nothing(tmp_path):
-    short = replace(SETTINGS, steps=1, rollout=replace(ROLLOUT, segment=4))
-    before = idle(tmp_path, short)
-    (saved,) = checkpoint.saved(tmp_path)
-    (saved / "chains.json").write_text("{")
-    with pytest.raises(UserError, match=f"^{saved / 'chains.json'} cannot be read: "):
-        trained(tmp_path, replace(short, steps=2))
-    assert metrics(tmp_path) == before and checkpoint.saved(tmp_path) == [saved]
-
-
 # Requests that cannot be met
 
 
@@ -205,17 +188,4 @@ def test_inputs_and_outputs_fit_the_models_context_together(changes, fits):
             settings.require(1024)
 
 
-def test_a_prompt_style_without_the_roles_is_named(tmp_path):
-    short = tmp_path / "short.toml"
-    short.write_text('solver = "{question}"\nverifier = "{question} {solution}"\n')
-    with pytest.raises(UserError, match=r"prompt style .*short\.toml has no template 'corrector'"):
-        replace(SETTINGS, rollout=replace(ROLLOUT, prompts=str(short))).require(1024)
-
-
 RECIPE = named("MARSRL")
-
-
-def test_a_sampler_with_a_shorter_context_than_its_model_is_told_before_anything_is_sampled():
-    job = replace(MARSRL, model=str(TINY), sampler_settings={"max_model_len": 70})
-    with pytest.raises(UserError, match="do not fit the model's context of 70"):
-        job.require()

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 import torch
 from engines.models import tiny_model
-from mars_words import Habits, WordEngine
+from mars_words import WordEngine
 from terse import TERSE
 
 from orgthink.engines.engine import Engine
@@ -27,7 +27,7 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.tasks.math import MATH
-from orgthink.training.marsrl.chain import GroupInput, Rules, outputs_of
+from orgthink.training.marsrl.chain import Rules, outputs_of
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.segments import Segments
 from orgthink.training.rows import policy_row
@@ -152,19 +152,6 @@ def test_an_output_ends_where_it_ends_whatever_the_segments(text, segment, reque
     assert all(there + most <= MOST for _, there, most in engine.requests)
 
 
-PROMPT = WordEngine(Habits()).prompt(GroupInput("solver").messages(PROBLEM, TERSE)).tokens
-
-
-@pytest.mark.parametrize(("room", "requests"), [(4, 2), (5, 2), (6, 2), (8, 3)])
-def test_the_end_of_the_models_context_ends_an_output(room, requests):
-    """Segments of four: with 4 and 8 tokens of room the context ends with a segment, and the next finds it full."""
-    trace, engine = words(" a" * 99, 4, PROMPT + room)
-    assert (trace.stop, trace.steps, trace.spans[0].tokens) == (StopReason.BUDGET, room, PROMPT)
-    assert len(engine.requests) == 2 * requests
-    row = policy_row(trace, episode="e", group="g", advantage=1.0, version=0)
-    assert len(row) == len(row.logprobs) == PROMPT + room
-
-
 # Several policy versions
 
 
@@ -214,24 +201,3 @@ def require_aligned(trace: Trace, newest: int) -> None:
     assert row.token_ids[prompt:] == tuple(ids(trace))
     assert row.logprobs == (0.0,) * prompt + tuple(logprobs(trace))
     assert row.age == (0,) * prompt + tuple(newest - int(version or "") for version in versions(trace))
-
-
-async def test_weights_that_change_in_the_middle_of_a_segment_begin_a_span():
-    engine = WordEngine(lambda asked, luck: " a b c d e f g")
-    plain = engine.stream
-
-    async def updated(context, sampling):
-        async for chunk in plain(context, sampling):
-            yield chunk
-            if chunk.pieces == (" c",):
-                engine.version = "1"
-
-    engine.stream = updated  # type: ignore[method-assign]
-    record = await stretched(engine, 5, None, group=2)
-    (first, _) = outputs_of(record.traces).values()
-    assert (sampled(first)[0].text, sampled(first)[0].policy_version) == (" a b c", "0")
-    (first, _) = outputs_of((await stretched(engine, 5, record, group=2)).traces).values()
-    assert "".join(span.text for span in sampled(first)) == " a b c d e f g"
-    assert [span.text for span in sampled(first)][-2:] == [" d e", " f g"]
-    require_aligned(first, 2)
-    assert first.stop is StopReason.DONE
