@@ -69,7 +69,7 @@ class RlSettings(Optimization):
                 )
             if self.credit.of_agents({}) is not None and not self.reward.by_agent:
                 raise UserError(
-                    "this credit needs a reward for each agent, and this reward is of whole episodes: set credit.kind=shared"
+                    "this credit needs a reward for each agent, but this reward is of episodes: set credit.kind=shared"
                 )
 
     @property
