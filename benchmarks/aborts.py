@@ -46,7 +46,7 @@ async def _measure() -> list[Line]:
         return received
 
     received = sum(await asyncio.gather(*map(read, range(ROWS))))
-    lost = (engine.sampled_tokens - received) / ABORTED
+    lost = (engine.counters.sampled_tokens - received) / ABORTED
     await engine.aclose()
     took = median(aborts) / median(steps)
     where = "vLLM" if on_vllm else "local"

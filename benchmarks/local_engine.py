@@ -16,7 +16,7 @@ from benchmarks.models import pocket_size_model
 from benchmarks.report import Line
 from orgthink.engines.local.batch import DecodeBatch, Request
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.stops import StopTokens
+from orgthink.engines.local.sampling import StopTokens
 from orgthink.models.qwen3 import Qwen3
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.episode import Origin, Sampling
@@ -68,11 +68,11 @@ async def _runtime(folder: Path, wanted: list[Plan]) -> tuple[Throughput, Throug
     start = time.process_time()
     forked, episodes = await fork_join(engine, wanted)
     busy = Throughput(forked.tokens, time.process_time() - start)
-    read = engine.computed_prompt_tokens
+    read = engine.counters.computed_prompt_tokens
     await engine.aclose()
     engine = LocalEngine.open(folder, slots=SLOTS)
     unforked, _ = await plain(engine, wanted)
-    read -= engine.computed_prompt_tokens  # the same prompts without joins
+    read -= engine.counters.computed_prompt_tokens  # the same prompts without joins
     await engine.aclose()
     spans = [span for episode in episodes for trace in episode.traces for span in trace.spans]
     joins = read / sum(span.tokens for span in spans if span.origin is Origin.INJECTED)
@@ -131,11 +131,11 @@ def _decoding_share(model: Qwen3, tokenizer: Tokenizer) -> float:
     batch = _decoding(model, tokenizer, SLOTS)
     bound = spent = 0.0
     while batch.busy:
-        sampled, start = batch.sampled_tokens, time.process_time()
+        sampled, start = batch.counters.sampled_tokens, time.process_time()
         for _ in range(10):
             batch.step()
         spent += time.process_time() - start
-        bound += (batch.sampled_tokens - sampled) * _bound(model, tries=10)
+        bound += (batch.counters.sampled_tokens - sampled) * _bound(model, tries=10)
     return bound / spent
 
 
@@ -145,7 +145,7 @@ def _decoding(model: Qwen3, tokenizer: Tokenizer, rows: int) -> DecodeBatch:
     stops = StopTokens(tokenizer, ("w511",))
     for seed, prompt in enumerate(torch.randint(0, 511, (rows, 100)).tolist()):
         batch.submit(Request(prompt, Sampling(200), seed, 200, stops))
-    while batch.sampled_tokens < rows:
+    while batch.counters.sampled_tokens < rows:
         batch.step()
     return batch
 

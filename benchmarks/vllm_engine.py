@@ -51,10 +51,10 @@ async def fork_joins(
         wanted = plans(episodes, seed)
         if local:
             runs["local"].append((await fork_join(local, wanted))[0])
-        before = vllm.computed_prompt_tokens
+        before = vllm.counters.computed_prompt_tokens
         done, record = await fork_join(vllm, wanted)
         runs["vllm"].append(done)
-        joins.append(_joins(record, vllm.computed_prompt_tokens - before))
+        joins.append(_joins(record, vllm.counters.computed_prompt_tokens - before))
         runs["plain"].append((await plain(vllm, [_other_words(plan) for plan in wanted]))[0])
     rate = {name: max(run.rate for run in done) for name, done in runs.items()}
     load = (

@@ -88,16 +88,16 @@ def test_a_refusal_says_what_to_do(reply: HttpResponse, message: str, is_busy: b
 async def test_hundreds_of_retries_are_two_lines(caplog: pytest.LogCaptureFixture) -> None:
     tries = Counter[int]()
 
-    async with HttpClient(
-        server_url("http://host"), failure=ToolError, retry_policy=RetryPolicy(attempts=9, first_delay=0.0)
-    ) as server:
+    policy = RetryPolicy(attempts=9, first_delay=0.0)
+    server = HttpClient(server_url("http://host"), failure=ToolError, retry_policy=policy)
 
-        async def attempt(call: int) -> None:
-            tries[call] += 1
-            if tries[call] < 4:
-                raise Refused(ToolError("http://host answered 503: busy"), None)
+    async def attempt(call: int) -> None:
+        tries[call] += 1
+        if tries[call] < 4:
+            raise Refused(ToolError("http://host answered 503: busy"), None)
 
-        await asyncio.gather(*(server.persist(lambda call=call: attempt(call)) for call in range(100)))
+    await asyncio.gather(*(server.persist(lambda call=call: attempt(call)) for call in range(100)))
+    await server.aclose()
     assert [record.getMessage() for record in caplog.records] == [
         "http://host answered 503: busy; trying again (1 repeated so far)",
         "http://host: 300 requests were repeated",

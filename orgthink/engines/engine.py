@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -148,3 +148,23 @@ class TokenEngine(Engine):
         if size >= limit and len(context.spans) == 1:
             raise ContextFull(f"the prompt of {size} tokens does not fit the model's context of {limit}")
         return size < limit
+
+
+class StopFinder:
+    """Reads one stream. The result does not depend on how the text is cut into pieces."""
+
+    def __init__(self, stops: Iterable[str]) -> None:
+        self._stops = tuple(stop for stop in stops if stop)
+        self._last = {stop[-1] for stop in self._stops}
+        self._tail_length = max((len(stop) for stop in self._stops), default=1) - 1
+        self._tail = ""
+
+    def feed(self, piece: str) -> int | None:
+        """Characters of the piece up to the end of the first stop text it completes; `None` if it completes none."""
+        text, before = self._tail + piece, len(self._tail)
+        if not self._last.isdisjoint(piece):
+            ends = [start + len(stop) for stop in self._stops if (start := text.find(stop)) >= 0]
+            if ends:
+                return min(ends) - before
+        self._tail = text[-self._tail_length :] if self._tail_length else ""
+        return None

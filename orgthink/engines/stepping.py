@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from orgthink.engines.engine import EngineError
 from orgthink.util.terminal import reason
@@ -21,32 +21,29 @@ class FatalError(EngineError):
     """The engine cannot continue after this error."""
 
 
-class Decoder(Protocol):
-    """What a `Stepper` drives. All its methods are called from one place at a time."""
+@dataclass(slots=True)
+class Counters:
+    """Work of an engine so far."""
 
-    @property
-    def busy(self) -> bool:
-        """Whether a step has anything to do."""
-        ...
-
-    def step(self) -> None:
-        """Decode a token of each request. An exception ends the engine."""
-        ...
-
-    def end(self, error: EngineError) -> None:
-        """End all requests with this error, and release everything."""
-        ...
+    steps: int = 0
+    """Decoding steps of the whole batch."""
+    sampled_tokens: int = 0
+    computed_prompt_tokens: int = 0
+    """Prompt tokens that the model read; at a join, the injected ones and the last token before them."""
+    reused_prompt_tokens: int = 0
+    """Prompt tokens from the cache."""
 
 
 class Stepper:
     """Decodes while there is anything to do: in a thread, or on the event loop of the callers.
 
-    Posted functions run between two steps, so an abort or an update of the weights happens between two tokens. Without
-    a thread the results do not depend on timing, and one event loop at a time may use the engine.
+    A subclass defines `busy`, `step` and `end`, which run in one place, one at a time. Posted functions run between two
+    steps, so an abort or an update of the weights happens between two tokens. Without a thread the results do not
+    depend on timing, and one event loop at a time may use the engine.
     """
 
-    def __init__(self, decoder: Decoder, *, threaded: bool = True) -> None:
-        self._decoder = decoder
+    def __init__(self, *, threaded: bool = True) -> None:
+        """Call this when the subclass is ready to step."""
         self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         """Held while work is posted, or the engine is closed."""
@@ -59,8 +56,17 @@ class Stepper:
             self._thread.start()
 
     @property
-    def closed(self) -> bool:
-        return self._closed is not None
+    def busy(self) -> bool:
+        """Whether a step has anything to do."""
+        raise NotImplementedError
+
+    def step(self) -> None:
+        """Decode a token of each request. An exception ends the engine."""
+        raise NotImplementedError
+
+    def end(self, error: EngineError) -> None:
+        """End all requests with this error, and release everything."""
+        raise NotImplementedError
 
     def post(self, work: Callable[[], T]) -> Future[T]:
         """Run a function between two steps. EngineError if the engine is closed."""
@@ -113,7 +119,7 @@ class Stepper:
             return
         going = True
         try:
-            going = self._advance(wait=False) and self._decoder.busy
+            going = self._advance(wait=False) and self.busy
         finally:  # also after a KeyboardInterrupt: the loop may go on to clean up
             if going:
                 loop.call_soon(self._tick, loop)
@@ -125,9 +131,9 @@ class Stepper:
         the engine is closed."""
         with suppress(queue.Empty):
             while True:
-                self._posted.get(block=wait and not self._decoder.busy and self._closed is None)()
-        if self._closed is None and self._decoder.busy:
-            self._decoder.step()
+                self._posted.get(block=wait and not self.busy and self._closed is None)()
+        if self._closed is None and self.busy:
+            self.step()
         return self._closed is None
 
     def _end(self, error: EngineError) -> None:
@@ -136,7 +142,7 @@ class Stepper:
         while not self._posted.empty():
             with suppress(FatalError):
                 self._posted.get()()
-        self._decoder.end(error)
+        self.end(error)
 
 
 @dataclass(eq=False, slots=True)

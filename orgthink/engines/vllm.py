@@ -14,9 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, FinishReason, TokenEngine
-from orgthink.engines.stepping import FatalError, Stepper, Stream, deliver
-from orgthink.engines.stops import StopFinder
+from orgthink.engines.engine import (
+    Chunk,
+    Context,
+    EngineError,
+    EngineUnavailable,
+    FinishReason,
+    StopFinder,
+    TokenEngine,
+)
+from orgthink.engines.stepping import Counters, FatalError, Stepper, Stream, deliver
 from orgthink.models.tokenizer import PieceStream, Tokenizer
 from orgthink.record.episode import Sampling
 from orgthink.util.tabular import json_object
@@ -67,7 +74,7 @@ class VllmEngine(TokenEngine):
     def __init__(self, model: str, tokenizer: Tokenizer, decoder: _Decoder, weights: frozenset[str]) -> None:
         """Use `open`. `weights` are the names of the model's weights."""
         self.model, self._tokenizer, self._weights = model, tokenizer, weights
-        self._decoder, self._stepper, self._numbers = decoder, Stepper(decoder), itertools.count()
+        self._decoder, self._numbers, self.counters = decoder, itertools.count(), decoder.counters
 
     @classmethod
     async def open(cls, folder: Path, *, version: str | None = None, **engine_args: Any) -> VllmEngine:
@@ -82,7 +89,7 @@ class VllmEngine(TokenEngine):
         decoder = _Decoder(folder, engine_args, tokenizer, version or name)
         engine = cls(name, tokenizer, decoder, weight_names(folder))
         try:
-            engine.max_context = await engine._stepper.call(decoder.build)
+            engine.max_context = await decoder.call(decoder.build)
         except Exception as error:
             await engine.aclose()
             if isinstance(error, EngineUnavailable):
@@ -90,36 +97,16 @@ class VllmEngine(TokenEngine):
             raise EngineUnavailable(f"vLLM cannot open {folder}: {reason(error)}") from error
         return engine
 
-    @property
-    def policy_version(self) -> str:
-        """Weights that sample now."""
-        return self._decoder.version
-
-    @property
-    def sampled_tokens(self) -> int:
-        """Sampled tokens."""
-        return self._decoder.sampled_tokens
-
-    @property
-    def computed_prompt_tokens(self) -> int:
-        """Prompt tokens that the model read."""
-        return self._decoder.computed_prompt_tokens
-
-    @property
-    def reused_prompt_tokens(self) -> int:
-        """Prompt tokens from the prefix cache."""
-        return self._decoder.reused_prompt_tokens
-
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         assert self.max_context is not None
         if not self.require_room(context, self.max_context):
-            yield Chunk((), (), (), FinishReason.LENGTH, self.policy_version)
+            yield Chunk((), (), (), FinishReason.LENGTH, self._decoder.version)
             return
         number, pieces = f"{next(self._numbers)}", self._tokenizer.pieces(context)
         request = _Request(number, context.token_ids, context.begun, sampling, pieces)
         ended = False
         try:
-            await self._stepper.call(lambda: self._decoder.add(request))
+            await self._decoder.call(lambda: self._decoder.add(request))
             while not ended:
                 for chunk in await request.stream.take():
                     ended = chunk.finish is not None
@@ -127,7 +114,7 @@ class VllmEngine(TokenEngine):
         finally:
             if not ended:
                 with suppress(EngineError):  # the engine is closed
-                    await self._stepper.call(lambda: self._decoder.abort(request))
+                    await self._decoder.call(lambda: self._decoder.abort(request))
 
     async def update_weights(self, weights: Mapping[str, torch.Tensor], version: str) -> None:
         """ValueError if weights are missing. EngineError if they do not fit: the engine is then closed, its weights are
@@ -135,21 +122,22 @@ class VllmEngine(TokenEngine):
         missing = self._weights - weights.keys()
         if missing:
             raise ValueError(f"the weights of version {version} lack {', '.join(sorted(missing)[:3])} …")
-        await self._stepper.call(lambda: self._decoder.update(weights, version))
+        await self._decoder.call(lambda: self._decoder.update(weights, version))
 
     async def aclose(self) -> None:
-        await self._stepper.close()
+        await self._decoder.close()
 
 
-class _Decoder:
+class _Decoder(Stepper):
     """vLLM's engine. All methods run in the decode thread."""
 
     def __init__(self, folder: Path, engine_args: dict[str, Any], tokenizer: Tokenizer, version: str) -> None:
         self.version = version
-        self.sampled_tokens = self.computed_prompt_tokens = self.reused_prompt_tokens = 0
+        self.counters = Counters()
         self._folder, self._engine_args, self._tokenizer = folder, engine_args, tokenizer
         self._live: dict[str, _Request] = {}
         self._engine: Any = None
+        super().__init__()
 
     def build(self) -> int:
         """Open the model; return the tokens of its context."""
@@ -206,9 +194,9 @@ class _Decoder:
                 continue
             if not request.counted:
                 request.counted, reused = True, output.num_cached_tokens or 0
-                self.reused_prompt_tokens += reused
-                self.computed_prompt_tokens += len(request.ids) - reused
-            self.sampled_tokens += len(output.outputs[0].token_ids)
+                self.counters.reused_prompt_tokens += reused
+                self.counters.computed_prompt_tokens += len(request.ids) - reused
+            self.counters.sampled_tokens += len(output.outputs[0].token_ids)
             chunk = request.chunk(output.outputs[0], self.version)
             if isinstance(chunk, EngineError) or chunk.finish is not None:
                 del self._live[request.id]

@@ -1,4 +1,4 @@
-"""The protocol of trainable models, and its implementations: our own Qwen3 and any causal model of transformers."""
+"""Models that are trained: our own Qwen3, and any causal model of transformers with or without LoRA."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from orgthink.models.companions import companions
+from orgthink.models.model_files import model_files
 from orgthink.models.qwen3 import Qwen3, Qwen3Config
 from orgthink.models.tree_attention import tree_attention
 from orgthink.util.errors import UserError
@@ -37,43 +37,6 @@ ATTENTION = "orgthink_tree"
 
 _BASE_LAYER = re.compile(r"(?:\.base_layer)+(?=\.|$)")
 """Part that peft inserts into the names of layers with an adapter."""
-
-
-class Trainable(Protocol):
-    """A causal language model whose weights are trained."""
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the weights."""
-        ...
-
-    def hidden(self, ids_BT: Tensor, positions_BT: Tensor | None = None, rectangles_R4: Tensor | None = None) -> Tensor:
-        """Final hidden states [B, T, C] of right-padded rows, or of packed rows: see `Qwen3.hidden`."""
-        ...
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """[..., C] → [..., V]."""
-        ...
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """All parameters. Those that require a gradient are trained."""
-        ...
-
-    def to(self, device: Any) -> Trainable:
-        """Move the weights."""
-        ...
-
-    def to_hf(self) -> dict[str, Tensor]:
-        """Weights by their names in a Hugging Face folder, with the LoRA adapter merged in."""
-        ...
-
-    def save(self, folder: Path) -> None:
-        """Write the weights into a model folder."""
-        ...
-
-    def restore(self, folder: Path) -> None:
-        """Restore exactly what `save` wrote. ValueError if the folder holds another model."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +134,10 @@ class HuggingFaceModel(nn.Module):
             )
 
 
+Trainable = Qwen3 | HuggingFaceModel
+"""A causal language model whose weights are trained."""
+
+
 def _attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **settings: Any
 ) -> tuple[Tensor, None]:
@@ -247,7 +214,7 @@ def open_trainable(
     dtype: torch.dtype = torch.float32,
     device: str | torch.device = "cpu",
     seed: int = 0,
-) -> Qwen3 | HuggingFaceModel:
+) -> Trainable:
     """Open a Hugging Face folder for training. `seed` determines the initial weights of an adapter.
 
     Dense Qwen3 in float32 without LoRA uses our own implementation, which is faster. Full training needs float32:
@@ -256,7 +223,7 @@ def open_trainable(
     """
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is not a model folder: it has no config.json")
-    companions(folder)
+    model_files(folder)
     if lora is None and dtype is torch.float32 and _is_dense_qwen3(folder):
         try:
             return Qwen3.load(folder).to(device)
@@ -374,7 +341,7 @@ def _require_plain_head(model: HuggingFaceModel, folder: Path) -> None:
 
 
 _ALLOWED = ("capacity", "max_tokens", "renew")
-"""Entries of an orgthink.json that go together: a training writes all of them anew."""
+"""Entries of an orgthink.json that go together: a training replaces all of them."""
 
 
 def say_made_for(folder: Path, entries: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from orgthink.engines.engine import Engine
-from orgthink.models.companions import Companions
+from orgthink.models.model_files import ModelFiles
 from orgthink.models.trainable import Trainable
 from orgthink.training import checkpoint
 from orgthink.training.gradients import gradient_norm
@@ -175,7 +175,7 @@ class EmbeddedBackend:
         `mixed_precision` computes in bfloat16; weights, gradients and optimizer stay as they are.
         """
         self._model, self._sampler, self._pack_tokens = model, sampler, pack_tokens
-        self._companions = Companions(base)
+        self._model_files = ModelFiles(base)
         self._reference, self._mixed_precision = reference, mixed_precision
         self._parameters = list(model.parameters())
         self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
@@ -235,7 +235,7 @@ class EmbeddedBackend:
         await self._sampler.update_weights(self._model.to_hf(), version)
 
     def save(self, folder: Path) -> None:
-        self._companions.write(folder / "model")
+        self._model_files.write(folder / "model")
         checkpoint.store(folder, self._model, self._optimizer)
 
     def load(self, folder: Path) -> None:

@@ -611,14 +611,14 @@ async def test_leaving_the_local_engine(attack: Attack, tmp_path: Path) -> None:
         tasks = len(asyncio.all_tasks())
         wire = await dial(server)
         wire[1].write(request(question(model="parallel-rule", stream=attack.given)))
-        while engine.sampled_tokens < 200:
+        while engine.counters.sampled_tokens < 200:
             await asyncio.sleep(0.005)
         assert server.episodes.running == 1
         wire[1].transport.abort()
         await calm(server, tasks)
-        sampled = engine.sampled_tokens
+        sampled = engine.counters.sampled_tokens
         await asyncio.sleep(0.3)
-        assert engine.sampled_tokens == sampled < 8 * 10_000
+        assert engine.counters.sampled_tokens == sampled < 8 * 10_000
         assert (await server.ask(max_tokens=5)).status_code == 200
     await engine.aclose()
 

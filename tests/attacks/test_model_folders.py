@@ -19,7 +19,7 @@ from small import TASK
 from terse import TERSE
 
 from orgthink.cli import main
-from orgthink.models.companions import NAMES, Companions
+from orgthink.models.model_files import NAMES, ModelFiles
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.models.trainable import open_trainable
 from orgthink.record.episode import Message
@@ -249,7 +249,7 @@ def test_what_does_not_belong_to_a_model(attack: Attack, model: Path) -> None:
     attack.given(model)
     open_trainable(model)
     Path("trained").mkdir()
-    within(30.0, lambda: Companions(model).write(Path("trained")))
+    within(30.0, lambda: ModelFiles(model).write(Path("trained")))
     copied = {file.name for file in Path("trained").iterdir()}
     assert {"config.json", "tokenizer.json"} <= copied <= set(NAMES)
 
@@ -283,6 +283,6 @@ def test_a_model_of_the_cache(attack: Attack, model: Path) -> None:
     Path("models--a/tokenizer").rename("models--a/blobs/c")
     (folder / "tokenizer.json").symlink_to("../../blobs/c")
     Path("trained").mkdir()
-    Companions(folder).write(Path("trained"))
+    ModelFiles(folder).write(Path("trained"))
     copied = Path("trained/tokenizer.json")
     assert not copied.is_symlink() and copied.read_bytes() == (model / "tokenizer.json").read_bytes()

@@ -103,7 +103,7 @@ async def test_a_busy_server_is_asked_again_when_it_says(header: str) -> None:
         await engine.aclose()
     assert text == "fine "
     assert waited >= 0.19 if header == "0.2" else waited > 0.5
-    assert (engine.retries, len(server.exchanges)) == (1, 2)
+    assert (engine._server.retries, len(server.exchanges)) == (1, 2)
 
 
 async def test_a_server_that_asks_for_too_long_is_not_waited_for() -> None:
@@ -125,7 +125,7 @@ async def test_a_spent_quota_is_not_asked_again() -> None:
         with pytest.raises(EngineUnavailable, match="no quota left for this key: pay first"):
             await read(engine)
         await engine.aclose()
-    assert engine.retries == 0
+    assert engine._server.retries == 0
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ async def test_a_failure_before_the_first_token_is_tried_again(first: Play) -> N
         text, _ = await read(engine)
         await engine.aclose()
     assert text == "fine "
-    assert engine.retries == 2
+    assert engine._server.retries == 2
 
 
 async def test_attempts_are_bounded_and_the_last_failure_is_raised() -> None:
@@ -163,7 +163,7 @@ async def test_attempts_are_bounded_and_the_last_failure_is_raised() -> None:
         with pytest.raises(EngineError, match="answered 503: attempt 3"):
             await read(engine)
         await engine.aclose()
-    assert (len(server.exchanges), engine.retries) == (3, 2)
+    assert (len(server.exchanges), engine._server.retries) == (3, 2)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ async def test_a_server_that_goes_away_is_unavailable_after_some_attempts() -> N
         engine = await opened(server)
     with pytest.raises(EngineUnavailable, match="no server at"):
         await read(engine)
-    assert engine.retries == 2
+    assert engine._server.retries == 2
     await engine.aclose()
 
 
@@ -317,7 +317,7 @@ async def test_fields_that_a_server_refuses_are_left_out() -> None:
         await engine.aclose()
     assert len(server.exchanges) == asked + 1, "it is remembered"
     assert server.exchanges[-1].body["max_completion_tokens"] == 50
-    assert engine.retries == 0
+    assert engine._server.retries == 0
 
 
 async def test_a_connection_is_used_again() -> None:

@@ -127,7 +127,7 @@ async def through(
         await engine.aclose()
         if closed:
             await asyncio.wait_for(server.exchanges[-1].gone.wait(), 30)
-    return episode, engine.retries
+    return episode, engine._server.retries
 
 
 def last(episode: Episode) -> Span:

@@ -12,9 +12,7 @@ from safetensors.torch import load_file, save_file
 from terse import TERSE
 
 from orgthink.engines.engine import Context, EngineError, FinishReason
-from orgthink.engines.local.batch import DecodeBatch, Request
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.stops import StopTokens
 from orgthink.models.qwen3 import Qwen3
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.asyncthink import AsyncThink
@@ -67,8 +65,8 @@ ENDLESS = 30_000
 
 async def sampling(engine: LocalEngine) -> None:
     """Wait until the engine samples."""
-    before = engine.sampled_tokens
-    while engine.sampled_tokens == before:
+    before = engine.counters.sampled_tokens
+    while engine.counters.sampled_tokens == before:
         await asyncio.sleep(0)
 
 
@@ -184,10 +182,10 @@ async def test_samples_follow_the_distribution(words: Path, engine: LocalEngine)
 async def test_a_join_computes_what_was_injected_and_one_token(words: Path, engine: LocalEngine) -> None:
     ids, injected = prompts(1)[0], [7, 8, 9]
     before = await say(engine, ids, 30)
-    computed, reused = engine.computed_prompt_tokens, engine.reused_prompt_tokens
+    computed, reused = engine.counters.computed_prompt_tokens, engine.counters.reused_prompt_tokens
     after = await say(engine, ids + before.ids + injected, 30)
-    assert engine.computed_prompt_tokens - computed == len(injected) + 1
-    assert engine.reused_prompt_tokens - reused == len(ids) + 29
+    assert engine.counters.computed_prompt_tokens - computed == len(injected) + 1
+    assert engine.counters.reused_prompt_tokens - reused == len(ids) + 29
     fresh = LocalEngine.open(words)
     again = await say(fresh, ids + before.ids + injected, 30)
     await fresh.aclose()
@@ -198,7 +196,7 @@ async def test_a_join_computes_what_was_injected_and_one_token(words: Path, engi
 async def test_equal_prompts_are_read_once(engine: LocalEngine) -> None:
     ids = list(range(1, 41))
     first, *others = await asyncio.gather(*(say(engine, ids, 20) for _ in range(8)))
-    assert engine.computed_prompt_tokens == len(ids) + 7
+    assert engine.counters.computed_prompt_tokens == len(ids) + 7
     assert all(other.ids == first.ids for other in others)
 
 
@@ -206,9 +204,9 @@ async def test_the_prefix_cache_is_bounded(words: Path) -> None:
     engine = LocalEngine.open(words, cache_bytes=60 * 2 * 2 * 2 * 16 * 4)  # 60 tokens
     for ids in ([1] * 30, [2] * 30, [3] * 80):
         await say(engine, ids, 5)
-    before = engine.reused_prompt_tokens
+    before = engine.counters.reused_prompt_tokens
     await say(engine, [1] * 30, 1)
-    assert engine.reused_prompt_tokens == before
+    assert engine.counters.reused_prompt_tokens == before
     await engine.aclose()
 
 
@@ -266,17 +264,17 @@ async def test_no_token_is_sampled_after_a_stream_is_closed(endless: LocalEngine
         await anext(stream)
     for stream in streams:
         await stream.aclose()
-    sampled = endless.sampled_tokens
+    sampled = endless.counters.sampled_tokens
     await asyncio.sleep(0.05)
-    assert endless.sampled_tokens == sampled
+    assert endless.counters.sampled_tokens == sampled
     waiting = asyncio.create_task(say(endless, [5], ENDLESS))
     await sampling(endless)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    sampled = endless.sampled_tokens
+    sampled = endless.counters.sampled_tokens
     await asyncio.sleep(0.05)
-    assert endless.sampled_tokens == sampled
+    assert endless.counters.sampled_tokens == sampled
 
 
 async def test_an_aborted_stream_can_be_continued_from_its_cache(endless: LocalEngine) -> None:
@@ -285,9 +283,9 @@ async def test_an_aborted_stream_can_be_continued_from_its_cache(endless: LocalE
     while len(ids) < 20:
         ids.extend((await anext(stream)).token_ids or ())
     await stream.aclose()
-    computed = endless.computed_prompt_tokens
+    computed = endless.counters.computed_prompt_tokens
     more = await say(endless, [5, *ids], 40)
-    assert endless.computed_prompt_tokens == computed + 1
+    assert endless.counters.computed_prompt_tokens == computed + 1
     assert (await say(endless, [5], len(ids) + 40)).ids == ids + more.ids
 
 
@@ -295,7 +293,7 @@ async def test_requests_beyond_the_slots_wait(words: Path, engine: LocalEngine) 
     narrow = LocalEngine.open(words, slots=3)
     asked = prompts(20)
     said = await asyncio.gather(*(say(narrow, ids, 20) for ids in asked))
-    assert narrow.steps >= 19 * 20 / 3
+    assert narrow.counters.steps >= 19 * 20 / 3
     assert [one.ids for one in said] == [(await say(engine, ids, 20)).ids for ids in asked]
     await narrow.aclose()
 
@@ -314,9 +312,9 @@ async def test_weights_change_between_steps(words: Path, tmp_path: Path) -> None
     change = versions.index("1")
     assert set(versions[:change]) == {words.name} and set(versions[change:]) == {"1"}
 
-    reused = engine.reused_prompt_tokens
+    reused = engine.counters.reused_prompt_tokens
     said = await say(engine, [9, 8, 7], 30)
-    assert engine.reused_prompt_tokens == reused, "a cache of the old weights was used"
+    assert engine.counters.reused_prompt_tokens == reused, "a cache of the old weights was used"
     assert said.versions == ["1"] * 30
     fresh = LocalEngine(new, Tokenizer(words))
     assert said.ids == (await say(fresh, [9, 8, 7], 30)).ids != old.ids
@@ -330,25 +328,6 @@ async def test_weights_change_between_steps(words: Path, tmp_path: Path) -> None
         await engine.update_weights({}, "2")
     assert (await say(engine, [5, 6, 7], 30)).versions == ["1"] * 30
     await engine.aclose()
-
-
-async def test_a_prompt_that_is_half_read_when_the_weights_change_is_read_again(words: Path, tmp_path: Path) -> None:
-    """The batch by hand, one step at a time: a prompt longer than one reading, then new weights."""
-    new = Qwen3.load(tiny_model(tmp_path, seed=1, context=2048))
-    (tmp_path / "old").mkdir()
-    old = Qwen3.load(tiny_model(tmp_path / "old", context=2048))
-    ids = [5 + i % 60 for i in range(1200)]
-    expected = new(torch.tensor([ids]))[0, -1].argmax().item()
-    tokenizer = Tokenizer(words)
-    batch: DecodeBatch = DecodeBatch(old, tokenizer.eos_ids, version="0", slots=4, cache_bytes=1 << 28)
-    batch.submit(Request(ids, Sampling(1, temperature=0.0), 0, 1, StopTokens(tokenizer, ())))
-    assert batch.step() == []  # read in part
-    batch.update(new.to_hf(), "1")
-    tokens = []
-    while batch.busy:
-        tokens += batch.step()
-    assert [token.id for _, token in tokens] == [expected]
-    assert batch.reused_prompt_tokens == 0
 
 
 async def test_a_full_context_ends_an_agent_that_continues(engine: LocalEngine) -> None:
@@ -370,10 +349,10 @@ async def test_a_failing_step_ends_every_stream_and_not_the_engine(endless: Loca
     asked = [asyncio.create_task(say(endless, ids, ENDLESS)) for ids in prompts(5)]
     await sampling(endless)
     good = endless._batch.model.embedding.weight.detach().clone()
-    await endless._stepper.call(lambda: endless._batch.model.embedding.weight.data.fill_(torch.nan))
+    await endless._decoder.call(lambda: endless._batch.model.embedding.weight.data.fill_(torch.nan))
     for result in await asyncio.gather(*asked, return_exceptions=True):
         assert isinstance(result, EngineError) and "not finite" in str(result)
-    await endless._stepper.call(lambda: endless._batch.model.embedding.weight.data.copy_(good))
+    await endless._decoder.call(lambda: endless._batch.model.embedding.weight.data.copy_(good))
     assert len((await say(endless, [5], 10)).ids) == 10
 
 
@@ -431,8 +410,8 @@ async def test_agents_fork_and_join_on_it(tmp_path: Path) -> None:
                 expected = rows.gather(1, torch.tensor(span.token_ids)[:, None])[:, 0]
                 assert list(span.logprobs or ()) == pytest.approx(expected.tolist(), abs=1e-3)
             at += span.tokens
-    assert engine.sampled_tokens >= sum(trace.steps for trace in traces)
-    assert engine.computed_prompt_tokens < engine.reused_prompt_tokens
+    assert engine.counters.sampled_tokens >= sum(trace.steps for trace in traces)
+    assert engine.counters.computed_prompt_tokens < engine.counters.reused_prompt_tokens
     await engine.aclose()
 
 

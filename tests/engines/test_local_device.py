@@ -50,7 +50,7 @@ async def test_it_says_what_it_says_on_the_cpu(device: str, words: Path):
     for mine, theirs in zip(await answers(there), expected, strict=True):
         assert (mine.ids, mine.text, mine.finish) == (theirs.ids, theirs.text, theirs.finish)
         assert mine.logprobs == pytest.approx(theirs.logprobs, abs=1e-3)
-    assert there.reused_prompt_tokens > 0
+    assert there.counters.reused_prompt_tokens > 0
 
 
 @pytest.mark.numerical

@@ -65,7 +65,7 @@ def logprobs(model: Any, prompt: list[int], sampled: list[int]) -> Tensor:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
 def test_errors_are_those_of_hugging_face(kv_heads: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orgthink.engines.local.batch._PREFILL_TOKENS", 40)
+    monkeypatch.setattr("orgthink.engines.local.batch._READ_AT_ONCE", 40)
     config = Qwen3Config(97, 64, 96, 3, 4, kv_heads, 16, CONTEXT, tie_word_embeddings=kv_heads != 2)
     model, generator = random_model(config).to(dtype), torch.Generator().manual_seed(kv_heads)
     batch: DecodeBatch = DecodeBatch(model, frozenset(), version="0", slots=8, cache_bytes=1 << 22)
@@ -73,7 +73,7 @@ def test_errors_are_those_of_hugging_face(kv_heads: int, dtype: torch.dtype, mon
     found = sampled(batch, [torch.randint(97, (n,), generator=generator).tolist() for n in lengths])
     assert [len(ids) for _, ids, _ in found] == [60, 60, 60, 60, 60, 50, 10]
     found += sampled(batch, [prompt + ids + [7, 8, 9] for prompt, ids, _ in found[:3]])
-    assert batch.reused_prompt_tokens > 150
+    assert batch.counters.reused_prompt_tokens > 150
     assert not any(cache.keys_LKTD.requires_grad for cache in batch._prefixes._stored.values())
 
     theirs = hugging_face(model)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink.engines.stops import StopFinder
+from orgthink.engines.engine import StopFinder
 
 ALPHABET = "<JOIN-1>ab"
 

@@ -121,9 +121,9 @@ async def test_no_token_is_sampled_after_a_stream_was_closed(engine: VllmEngine)
         for _ in range(5):
             await anext(stream)
     assert engine._engine.get_num_unfinished_requests() == 0
-    before = engine.sampled_tokens
+    before = engine.counters.sampled_tokens
     await asyncio.sleep(0.1)
-    assert engine.sampled_tokens == before
+    assert engine.counters.sampled_tokens == before
 
     other = asyncio.create_task(read(engine, context(engine, "other"), Sampling(60, 0.0)))
     task = asyncio.create_task(read(engine, context(engine), Sampling(900, seed=1)))
@@ -156,19 +156,19 @@ async def test_a_join_costs_what_was_injected_and_at_most_a_block(engine: VllmEn
         c.spans.append(Span(Origin.SAMPLED, "", len(ids), ids))
         _, injected = engine.injection(" what it brought </JOIN-1>")
         c.spans.append(Span(Origin.INJECTED, "", len(injected), injected))
-        before = engine.computed_prompt_tokens
+        before = engine.counters.computed_prompt_tokens
         await read(engine, c, Sampling(1, 0.0))
-        assert engine.computed_prompt_tokens - before <= len(injected) + BLOCK
+        assert engine.counters.computed_prompt_tokens - before <= len(injected) + BLOCK
 
 
 async def test_a_fork_reuses_the_cache_of_a_parent_that_is_still_decoding(engine: VllmEngine) -> None:
     parent = context(engine, "a parent of its own " * 10)
     async with aclosing(engine.stream(parent, Sampling(800, seed=3))) as stream:
         await anext(stream)
-        before = engine.reused_prompt_tokens
+        before = engine.counters.reused_prompt_tokens
         child = Context((), [*parent.spans, Span(Origin.INJECTED, "", 3, (10, 11, 12))])
         await read(engine, child, Sampling(1, 0.0))
-        assert engine.reused_prompt_tokens - before >= len(parent.token_ids) - BLOCK
+        assert engine.counters.reused_prompt_tokens - before >= len(parent.token_ids) - BLOCK
 
 
 async def test_an_episode_forks_and_joins(engine: VllmEngine) -> None:

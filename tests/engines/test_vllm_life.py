@@ -50,14 +50,14 @@ async def test_weights_change_between_two_tokens(engine: VllmEngine, folder: Pat
     assert 5 <= old < len(chunks) - 5
     assert ids[:old] == greedy(oracle, c.token_ids, 80)[:old]
     assert ids[old:] == greedy(changed, c.token_ids + ids[:old], 80)[: len(ids) - old]
-    before = engine.reused_prompt_tokens
+    before = engine.counters.reused_prompt_tokens
     again = await read(engine, context(engine, PROMPT * 3), Sampling(20, 0.0))
     assert joined(again, "token_ids") == greedy(changed, context(engine, PROMPT * 3).token_ids, 20)
-    assert engine.reused_prompt_tokens - before <= len(c.token_ids)
+    assert engine.counters.reused_prompt_tokens - before <= len(c.token_ids)
 
     with pytest.raises(ValueError, match="lack"):
         await engine.update_weights({"model.norm.weight": torch.zeros(64)}, "3")
-    assert engine.policy_version == "2"
+    assert engine._decoder.version == "2"
     waiting = asyncio.create_task(read(engine, c, Sampling(900, seed=1)))
     await asyncio.sleep(0.05)
     broken = {name: weight[:1] for name, weight in changed.state_dict().items()}
@@ -70,7 +70,7 @@ async def test_weights_change_between_two_tokens(engine: VllmEngine, folder: Pat
 
 async def test_a_failing_engine_tells_every_stream(engine: VllmEngine) -> None:
     tasks = [asyncio.create_task(read(engine, context(engine), Sampling(900, seed=i))) for i in range(3)]
-    while engine.sampled_tokens < 10:
+    while engine.counters.sampled_tokens < 10:
         await asyncio.sleep(0.01)
 
     def fail() -> None:
@@ -86,7 +86,7 @@ async def test_a_failing_engine_tells_every_stream(engine: VllmEngine) -> None:
 
 async def test_closing_the_engine_ends_its_streams(engine: VllmEngine) -> None:
     task = asyncio.create_task(read(engine, context(engine), Sampling(900, seed=1)))
-    while engine.sampled_tokens < 3:
+    while engine.counters.sampled_tokens < 3:
         await asyncio.sleep(0.01)
     await engine.aclose()
     with pytest.raises(EngineError, match="closed"):
@@ -106,7 +106,7 @@ async def test_an_agent_that_goes_on_overtakes_those_that_begin(folder: Path) ->
     more = Span(Origin.SAMPLED, "", 1, token_ids=(9,))
     names = ("decodes", "begins", "begins, too")
     tasks = [asyncio.create_task(sample(name, prompt)) for name, prompt in zip(names, prompts, strict=False)]
-    while engine.sampled_tokens == 0:
+    while engine.counters.sampled_tokens == 0:
         await asyncio.sleep(0)
     await asyncio.gather(*tasks, sample("goes on", prompts[3], more))
     assert ended == ["decodes", "goes on", "begins", "begins, too"]

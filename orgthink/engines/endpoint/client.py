@@ -109,11 +109,6 @@ class EndpointEngine(Engine):
             raise EngineUnavailable(f"invalid URL, key or proxy: {error}") from error
         self.url = self._server.name
 
-    @property
-    def retries(self) -> int:
-        """Repeated requests."""
-        return self._server.retries
-
     @classmethod
     async def open(
         cls, url: str, model: str | None = None, *, mode: Literal["auto", "tokens", "chat"] = "auto", **settings: Any
@@ -364,14 +359,12 @@ def _base(url: httpx2.URL) -> httpx2.URL:
 async def _counted(last: Chunk, events: AsyncIterator[response.StreamEvent]) -> Chunk:
     """The last chunk with the server's count of tokens, if it follows."""
     now = asyncio.get_running_loop().time
-    until = now() + LINGER
-    with suppress(StopAsyncIteration, EngineError, TimeoutError):
-        while True:
-            if last.tokens and last.billed:  # all is known, and some servers close late
-                until = min(until, now() + SETTLE)
-            async with asyncio.timeout_at(until):
-                event = await anext(events)
-            last = replace(last, tokens=event.tokens or last.tokens, billed=event.billed or last.billed)
+    with suppress(EngineError, TimeoutError):
+        async with asyncio.timeout(SETTLE if last.tokens and last.billed else LINGER) as limit:
+            async for event in events:
+                last = replace(last, tokens=event.tokens or last.tokens, billed=event.billed or last.billed)
+                if last.tokens and last.billed:
+                    limit.reschedule(now() + SETTLE)
     return last
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from orgthink.engines.endpoint.tool_calls import Fragment, calls_text
-from orgthink.engines.engine import Chunk, EngineError, FinishReason, StreamDropped
-from orgthink.engines.stops import StopFinder
+from orgthink.engines.engine import Chunk, EngineError, FinishReason, StopFinder, StreamDropped
 from orgthink.record.episode import Billed, Sampling, is_logprob
 from orgthink.util.errors import RequestRefused
 from orgthink.util.http import HttpResponse

@@ -18,16 +18,13 @@ from torch import Tensor
 
 from orgthink.engines.engine import FinishReason
 from orgthink.engines.local.cache import Block, KeysValues, PrefixCache
-from orgthink.engines.local.sampling import COLDEST, draw, uniforms
-from orgthink.engines.stops import StopTokens
+from orgthink.engines.local.sampling import COLDEST, StopTokens, draw, uniforms
+from orgthink.engines.stepping import Counters
 from orgthink.models.qwen3 import Qwen3
 from orgthink.record.episode import Sampling
 
-_PREFILL_TOKENS = 512
-"""Most prompt tokens read between two decoding steps; the rest waits for the next one."""
-
-_MAX_WAIT = 4
-"""Most steps that a few prompts wait for others: reading them one by one would be slower."""
+_READ_AT_ONCE = 512
+"""Most prompt tokens in a pass of the model, padding included. A longer prompt is read in several passes."""
 
 _WIDTHS = [*range(64, 512, 64), *(width for n in range(8, 24) for width in (2 * 2**n, 3 * 2**n))]
 """Widths of blocks, in tokens. Coarser widths would waste attention, finer ones would move rows more often."""
@@ -87,33 +84,15 @@ class _Plan(NamedTuple):
     """Key of the sequence in the prefix cache with the cached tokens."""
 
 
-@dataclass(slots=True)
-class _Prefill:
-    """Prompts that are being read, a range of columns at a time."""
-
-    block: Block
-    starts: Tensor
-    """[B, 1]: cached tokens of each row."""
-    ids: Tensor
-    """[B, T]: tokens to read, padded."""
-    last: dict[int, Tensor] = field(default_factory=dict)
-    """Final hidden state of each row's last token, once it is read."""
-    done: int = 0
-    """Columns read."""
-
-
 class DecodeBatch:
-    """The active requests and the model that decodes them. The counters only grow."""
+    """The active requests and the model that decodes them."""
 
     def __init__(self, model: Qwen3, eos_ids: frozenset[int], *, version: str, slots: int, cache_bytes: int) -> None:
         self.model, self.version = model, version
-        self.steps = self.sampled_tokens = self.computed_prompt_tokens = self.reused_prompt_tokens = 0
+        self.counters = Counters()
         self._dtype, self._device = model.norm.weight.dtype, model.device
         self._eos_ids, self._slots, self._cache_bytes = eos_ids, slots, cache_bytes
         self._waiting: list[Request] = []
-        self._waited = 0
-        """Steps since a prompt could have been read."""
-        self._reading: _Prefill | None = None
         self._blocks: dict[int, Block] = {}
         self._prefixes = PrefixCache(cache_bytes, 8 * slots)
         self._decoding: dict[int, Request] = {}
@@ -122,14 +101,13 @@ class DecodeBatch:
     @property
     def busy(self) -> bool:
         """Whether a step has anything to do."""
-        return bool(self._waiting or self._reading or any(block.rows for block in self._blocks.values()))
+        return bool(self._waiting or any(block.rows for block in self._blocks.values()))
 
     @property
     def requests(self) -> list[Request]:
         """All active requests: decoding ones first, waiting ones last."""
-        reading = self._reading.block.rows if self._reading else []
         rows = [row for block in self._blocks.values() for row in block.rows]
-        return [request for request in (*rows, *reading, *self._waiting) if not request.over]
+        return [request for request in (*rows, *self._waiting) if not request.over]
 
     def submit(self, request: Request) -> None:
         self._waiting.append(request)
@@ -144,7 +122,6 @@ class DecodeBatch:
     def clear(self) -> None:
         """Drop all requests and caches, also after a failed step."""
         self._waiting.clear()
-        self._reading = None
         self._blocks.clear()
         self._decoding.clear()
         self._prefixes = PrefixCache(self._cache_bytes, 8 * self._slots)
@@ -167,24 +144,19 @@ class DecodeBatch:
         self._waiting += active
 
     def step(self) -> list[tuple[Request, Token]]:
-        """Read some prompt tokens, if any prompt waits, and sample one token for every decoding request."""
-        reads = self._reading is not None or self._start_reading()
-        tokens = self._read() if reads else []
+        """Read some waiting prompts, if there are any, and sample one token for every decoding request."""
+        plans = self._next_prompts()
+        tokens = self._read(plans) if plans else []
         tokens += self._decode()
         self._sweep()
         return tokens
 
-    def _start_reading(self) -> bool:
-        """Start to read waiting prompts, as long as slots are free and padding is less than half of the batch.
+    def _next_prompts(self) -> list[_Plan]:
+        """Waiting prompts to read now, as long as slots are free and padding is less than half of the batch.
 
         Agents that continue go before agents that begin: their episodes wait for them, and their cache may be dropped.
         """
-        decoding = sum(len(block.rows) for block in self._blocks.values())
-        slots = min(self._slots - decoding, len(self._waiting))
-        self._waited = self._waited + 1 if slots else 0
-        if not slots or (self._waited < _MAX_WAIT and slots < decoding // 16):
-            return False
-        self._waited = 0
+        slots = self._slots - sum(len(block.rows) for block in self._blocks.values())
         taken: list[_Plan] = []
         passed: list[Request] = []
         prompts: set[tuple[int, ...]] = set()
@@ -193,34 +165,22 @@ class DecodeBatch:
         candidates, later = self._waiting[:slots], self._waiting[slots:]
         for plan in map(self._plan, candidates):
             prompt, wider = tuple(plan.request.seen), max(width, plan.need)
-            # An equal prompt waits until this one is read, then copies it.
-            if (prompt in prompts and plan.need > 1) or (len(taken) + 1) * wider > 2 * (total + plan.need) + 64:
+            repeated = prompt in prompts and plan.need > 1  # it waits until the equal prompt is read, then copies it
+            padded = (len(taken) + 1) * wider
+            if repeated or padded > 2 * (total + plan.need) + 64 or (taken and padded > _READ_AT_ONCE):
                 passed.append(plan.request)
                 continue
             taken.append(plan)
             prompts.add(prompt)
             width, total = wider, total + plan.need
         self._waiting = passed + later
-        if taken:
-            self._reading = self._prepare(taken, width)
-            self.computed_prompt_tokens += total
-            self.reused_prompt_tokens += sum(plan.known for plan in taken)
-        return bool(taken)
+        return taken
 
     def _plan(self, request: Request) -> _Plan:
         seen = request.seen
         known, key = self._prefixes.find(seen)
         known = min(known, len(seen) - 1)  # the last token's logits are needed
         return _Plan(request, known, len(seen) - known, key)
-
-    @torch.inference_mode()
-    def _prepare(self, plans: list[_Plan], width: int) -> _Prefill:
-        block: Block = self._new_block(max(plan.known for plan in plans) + width)
-        ids = torch.zeros(len(plans), width, dtype=torch.long)
-        for i, (request, known, need, key) in enumerate(plans):
-            block.put(request, self._cached(key, known) if known else None)
-            ids[i, :need] = torch.tensor(request.seen[known:])
-        return _Prefill(block, torch.tensor([[plan.known] for plan in plans]), ids)
 
     def _cached(self, key: int, length: int) -> KeysValues:
         """The first tokens of a sequence in the prefix cache."""
@@ -242,29 +202,31 @@ class DecodeBatch:
         return Block(self.model.config, width, self._dtype, self._device)
 
     @torch.inference_mode()
-    def _read(self) -> list[tuple[Request, Token]]:
-        """Read at most `_PREFILL_TOKENS` tokens. When the prompts are complete, return their first sampled tokens."""
-        reading = self._reading
-        assert reading is not None
-        rows, (first, width) = reading.block.rows, (reading.done, reading.ids.shape[1])
-        read = [row.seen for row in rows]
-        reading.done = last = min(width, first + max(1, _PREFILL_TOKENS // len(rows)))
-        ends = [len(ids) - 1 - int(start) for ids, start in zip(read, reading.starts, strict=True)]
-        positions = reading.starts + torch.arange(first, last)
-        reading.block.step(positions)
-        within = positions.clamp(max=self.model.config.max_position_embeddings - 1)  # padding may lie beyond
-        ids = reading.ids[:, first:last].to(self._device)
-        hidden = self.model.decode(ids, within.to(self._device), reading.block.attend)
-        reading.last |= {i: hidden[i, end - first] for i, end in enumerate(ends) if first <= end < last}
-        if last < width:
-            return []
-        self._reading = None
-        tokens = self._sample(rows, torch.stack([reading.last[i] for i in range(len(rows))]))
+    def _read(self, plans: list[_Plan]) -> list[tuple[Request, Token]]:
+        """Read prompts, some columns at a time, and return their first sampled tokens."""
+        rows, width = [plan.request for plan in plans], max(plan.need for plan in plans)
+        block, columns = self._new_block(max(plan.known for plan in plans) + width), max(1, _READ_AT_ONCE // len(plans))
+        ids, read = torch.zeros(len(plans), width, dtype=torch.long), [row.seen for row in rows]
+        for i, (request, known, need, key) in enumerate(plans):
+            block.put(request, self._cached(key, known) if known else None)
+            ids[i, :need] = torch.tensor(read[i][known:])
+        starts, last = torch.tensor([[plan.known] for plan in plans]), dict[int, Tensor]()
+        for first in range(0, width, columns):
+            part = ids[:, first : first + columns]
+            positions = starts + torch.arange(first, first + part.shape[1])
+            block.step(positions)
+            within = positions.clamp(max=self.model.config.max_position_embeddings - 1)  # padding may lie beyond
+            hidden = self.model.decode(part.to(self._device), within.to(self._device), block.attend)
+            ends = [plan.need - 1 - first for plan in plans]
+            last |= {i: hidden[i, end] for i, end in enumerate(ends) if 0 <= end < part.shape[1]}
+        self.counters.computed_prompt_tokens += sum(plan.need for plan in plans)
+        self.counters.reused_prompt_tokens += sum(plan.known for plan in plans)
+        tokens = self._sample(rows, torch.stack([last[i] for i in range(len(rows))]))
         for i, (request, ids) in enumerate(zip(rows, read, strict=True)):
             request.length = len(ids)
             request.key = self._prefixes.add(ids)
             self._decoding[request.key] = request
-            self._block(request.length).put(request, reading.block.get(i))
+            self._block(request.length).put(request, block.get(i))
         self._sweep()
         return tokens
 
@@ -275,7 +237,7 @@ class DecodeBatch:
         if not rows:
             return []
         hidden = self._hidden(blocks)
-        self.steps += 1
+        self.counters.steps += 1
         for row in rows:
             row.length += 1
         return self._sample(rows, hidden)
@@ -307,7 +269,7 @@ class DecodeBatch:
             raise ArithmeticError("the model's logits are not finite")
         sampled = zip(rows, ids.tolist(), logprobs.tolist(), strict=True)
         tokens = [(row, self._take(row, i, logprob)) for row, i, logprob in sampled if not row.over]
-        self.sampled_tokens += len(tokens)
+        self.counters.sampled_tokens += len(tokens)
         return tokens
 
     def _take(self, request: Request, i: int, logprob: float) -> Token:

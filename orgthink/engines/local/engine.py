@@ -20,15 +20,15 @@ from torch import Tensor
 
 from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason, TokenEngine
 from orgthink.engines.local.batch import DecodeBatch, Request
+from orgthink.engines.local.sampling import StopTokens
 from orgthink.engines.stepping import Stepper, Stream, deliver
-from orgthink.engines.stops import StopTokens
 from orgthink.models.qwen3 import Qwen3
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.episode import Sampling
 
 
 class LocalEngine(TokenEngine):
-    """Decodes a Qwen3-architecture model. The counters only grow."""
+    """Decodes a Qwen3-architecture model."""
 
     def __init__(
         self,
@@ -50,10 +50,9 @@ class LocalEngine(TokenEngine):
         self.model, self.on_loop = name, not threaded
         self.max_context = self._context = model.config.max_position_embeddings
         self._vocabulary, self._tokenizer = model.config.vocab_size, tokenizer
-        self._decoder = _Decoder(
-            DecodeBatch(model, tokenizer.eos_ids, version=version, slots=slots, cache_bytes=cache_bytes)
-        )
-        self._batch, self._stepper = self._decoder.batch, Stepper(self._decoder, threaded=threaded)
+        batch = DecodeBatch(model, tokenizer.eos_ids, version=version, slots=slots, cache_bytes=cache_bytes)
+        self._batch, self.counters = batch, batch.counters
+        self._decoder = _Decoder(batch, threaded=threaded)
         self._stops: dict[tuple[str, ...], StopTokens] = {}
 
     @classmethod
@@ -80,32 +79,13 @@ class LocalEngine(TokenEngine):
         model = Qwen3.load(folder, dtype).to(device)
         return cls(model, tokenizer, name=name, version=name, slots=slots, cache_bytes=cache_bytes, threaded=threaded)
 
-    @property
-    def steps(self) -> int:
-        """Decoding steps of the whole batch."""
-        return self._batch.steps
-
-    @property
-    def sampled_tokens(self) -> int:
-        return self._batch.sampled_tokens
-
-    @property
-    def computed_prompt_tokens(self) -> int:
-        """Prompt tokens that the model read; at a join, the injected ones and the last token before them."""
-        return self._batch.computed_prompt_tokens
-
-    @property
-    def reused_prompt_tokens(self) -> int:
-        """Prompt tokens from the cache."""
-        return self._batch.reused_prompt_tokens
-
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         if not self.require_room(context, self._context):
             yield Chunk((), (), (), FinishReason.LENGTH)  # a full context is a limit, not an error
             return
         request = self._request(context, sampling)
         pieces = self._tokenizer.pieces(context)
-        self._stepper.post(partial(self._decoder.submit, request))
+        self._decoder.post(partial(self._decoder.submit, request))
         try:
             while True:
                 tokens = await request.consumer.take()
@@ -122,10 +102,10 @@ class LocalEngine(TokenEngine):
                 await self._abort(request)
 
     async def update_weights(self, weights: Mapping[str, Tensor], version: str) -> None:
-        await self._stepper.call(partial(self._batch.update, weights, version))
+        await self._decoder.call(partial(self._batch.update, weights, version))
 
     async def aclose(self) -> None:
-        await self._stepper.close()
+        await self._decoder.close()
 
     def _request(self, context: Context, sampling: Sampling) -> Request:
         """Check a prompt; EngineError if the model cannot read it."""
@@ -144,17 +124,18 @@ class LocalEngine(TokenEngine):
     async def _abort(self, request: Request) -> None:
         """Abort a request: no further token is sampled for it afterwards."""
         try:
-            await self._stepper.call(partial(self._decoder.drop, [request]))
+            await self._decoder.call(partial(self._decoder.drop, [request]))
         except EngineError:
-            await self._stepper.close()  # it is closed already: wait until no step is running
+            await self._decoder.close()  # it is closed already: wait until no step is running
 
 
-class _Decoder:
+class _Decoder(Stepper):
     """A batch, and the streams that wait for its tokens."""
 
-    def __init__(self, batch: DecodeBatch) -> None:
+    def __init__(self, batch: DecodeBatch, *, threaded: bool) -> None:
         self.batch = batch
         self.open: set[Request] = set()
+        super().__init__(threaded=threaded)
 
     @property
     def busy(self) -> bool:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from orgthink.engines.engine import GAMMA
+from orgthink.models.tokenizer import Tokenizer
 
 COLDEST = 1e-30
 """A lower temperature is greedy: logits divided by it would not be finite, and would end the whole batch."""
@@ -55,3 +56,23 @@ def _nucleus(probabilities_BV: Tensor, top_p_B: Tensor) -> Tensor:
     ranked = ranked.masked_fill((before >= most[:, None]) & (top_p_B < 1)[:, None], 0.0)
     nucleus = torch.zeros_like(ranked).scatter_(1, order, ranked)
     return nucleus / nucleus.sum(-1, keepdim=True)
+
+
+class StopTokens:
+    """For engines with ids: finds the token that completes a stop text, in most cases without decoding."""
+
+    def __init__(self, tokenizer: Tokenizer, texts: tuple[str, ...]) -> None:
+        ends = {text[-1] for text in texts} | {"\ufffd"}
+        self.may_end = {i for i, text in enumerate(tokenizer.texts) if texts and not ends.isdisjoint(text)}
+        """Ids that can complete a stop text; for all others the text is not decoded."""
+        self._tokenizer, self._texts = tokenizer, texts
+        self._single = {tokenizer.id_of(text) for text in texts}
+        self._window = 4 * max(map(len, texts), default=0)
+        """Most tokens of a stop text: one for each byte."""
+
+    def hit(self, sampled: list[int]) -> bool:
+        """Whether the last token, one of `may_end`, completes a stop text."""
+        if sampled[-1] in self._single:
+            return True
+        tail = self._tokenizer.decode(sampled[-self._window :])
+        return any(text in tail for text in self._texts)

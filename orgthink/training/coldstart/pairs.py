@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from orgthink.grammar.asyncthink import DIALECT, Injected, read
-from orgthink.models.companions import Companions, context_of
+from orgthink.models.model_files import ModelFiles, context_of
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.models.trainable import LoraSettings, open_trainable
 from orgthink.record.episode import Episode, Message, Origin
@@ -210,7 +210,7 @@ def row_course(
     """Train the causal model of a Hugging Face folder on `rows`, each once per epoch, in full or with LoRA."""
     model = open_trainable(model_folder, lora, dtype, device, seed)
     return Course(
-        model, partial(epoch_part, rows), Companions(model_folder).write, pad_id=0, pools=ceil(len(rows) / POOL)
+        model, partial(epoch_part, rows), ModelFiles(model_folder).write, pad_id=0, pools=ceil(len(rows) / POOL)
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from orgthink.engines import opener
 from orgthink.engines.engine import Engine
-from orgthink.models.companions import context_of, tokens_of
+from orgthink.models.model_files import context_of, tokens_of
 from orgthink.models.trainable import open_trainable, resolve_device, say_made_for
 from orgthink.organizations.prompts import STYLES
 from orgthink.record.folder import RunFolder

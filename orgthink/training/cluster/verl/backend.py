@@ -25,7 +25,7 @@ from verl.utils.tracking import Tracking
 from verl.workers.engine_workers_tinker import TinkerActorRolloutRefWorker
 
 from orgthink.engines.engine import Engine
-from orgthink.models.companions import Companions
+from orgthink.models.model_files import ModelFiles
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.folder import RunFolder
 from orgthink.training.backend import Signals
@@ -69,7 +69,7 @@ class VerlBackend:
 
         UserError if that cannot be done.
         """
-        self._trainer, self._sampler, self._companions = trainer, sampler, Companions(base)
+        self._trainer, self._sampler, self._model_files = trainer, sampler, ModelFiles(base)
         self._workers = trainer.actor_rollout_wg
         self._parts = max(self._workers._query_dispatch_info("actor")) + 1
         self._numbers = count()
@@ -114,7 +114,7 @@ class VerlBackend:
         self._workers.save_checkpoint(str(folder / "verl"), None, 0, None)
         shutil.rmtree(folder / "model")
         (folder / "verl" / "huggingface").rename(folder / "model")
-        self._companions.write(folder / "model")
+        self._model_files.write(folder / "model")
 
     def load(self, folder: Path) -> None:
         if not (folder / "verl").is_dir():

@@ -17,10 +17,10 @@ from orgthink.engines.engine import (
     Context,
     EngineError,
     FinishReason,
+    StopFinder,
     TokenEngine,
     advance_seed,
 )
-from orgthink.engines.stops import StopFinder
 from orgthink.models.tokenizer import PieceStream, Tokenizer
 from orgthink.record.episode import Sampling
 

@@ -21,7 +21,7 @@ def look(address: str) -> None:
         return {
             "node": ray.get_runtime_context().get_node_id(),
             "version": int(said) if said.isdigit() else 0,
-            "sampled": engine.sampled_tokens,
+            "sampled": engine.counters.sampled_tokens,
             "sums": {name: float(weight.double().sum()) for name, weight in engine._batch.model.to_hf().items()},
         }
 

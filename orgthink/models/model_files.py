@@ -1,12 +1,11 @@
-"""What lies beside the weights of a model folder and goes along with a trained model.
+"""The files next to the weights of a model folder, which a trained model gets as well: config, tokenizer, presets.
 
-The folder may come from somebody else. What it calls by other names stays behind, and so does what lies elsewhere.
+The folder may come from a stranger: only known names are copied, and no links out of the folder.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,26 +31,21 @@ NAMES = (
     "preprocessor_config.json",
     "processor_config.json",
 )
-"""Names by which transformers and orgthink know them."""
+"""Names that transformers and orgthink know."""
 
 
-def companions(folder: Path) -> list[Path]:
-    """Config, tokenizer and prompt style of a model folder. UserError for one that cannot be copied, and for an adapter
+def model_files(folder: Path) -> list[Path]:
+    """Config, tokenizer and presets of a model folder. UserError for a file that cannot be copied, and for an adapter
     that is not merged: transformers adds it to the weights, and would look for it in the trained model too."""
     if (folder / "adapter_config.json").exists():
-        raise UserError(f"{folder} has an adapter, adapter_config.json: merge it into the weights, or take it away")
-    return list(_companions(folder))
-
-
-def _companions(folder: Path) -> Iterator[Path]:
-    for file in (folder / name for name in NAMES):
-        if not os.path.lexists(file):
-            continue
+        raise UserError(f"{folder} has an adapter, adapter_config.json: merge it into the weights, or remove it")
+    files = [folder / name for name in NAMES if os.path.lexists(folder / name)]
+    for file in files:
         if not file.is_file() or not os.access(file, os.R_OK):
-            raise UserError(f"{file} is no file that can be read: a trained model could not have it")
+            raise UserError(f"{file} is not a readable file: a trained model would lack it")
         if not _is_own(file):
-            raise UserError(f"{file} is a link out of its folder: put a copy there, which trained models may have")
-        yield file
+            raise UserError(f"{file} is a link out of its folder: replace it with a copy")
+    return files
 
 
 def _is_own(file: Path) -> bool:
@@ -71,21 +65,21 @@ def context_of(folder: Path) -> int | None:
 
 
 def tokens_of(length: Any, name: str) -> int | None:
-    """A length that comes from outside, as a number. UserError, by its name, if it is none; `None` is unknown."""
+    """A length from outside as a number; `None` is unknown. UserError with its name if it is invalid."""
     try:
         return None if length is None else int(length)
     except (TypeError, ValueError, OverflowError):
         raise UserError(f"{name} is {length!r}: it must be a number of tokens") from None
 
 
-class Companions:
-    """All that a model folder has beside its weights, as it is now: it may be gone when a trained model is saved."""
+class ModelFiles:
+    """The files of a model folder as they are now: it may be gone when a trained model is saved."""
 
     def __init__(self, source: Path) -> None:
-        """UserError where it cannot be read."""
-        self._contents = {file.name: file.read_bytes() for file in companions(source)}
+        """UserError if a file cannot be read."""
+        self._contents = {file.name: file.read_bytes() for file in model_files(source)}
 
     def write(self, folder: Path) -> None:
-        """Write it to another model folder."""
+        """Write the files to another model folder."""
         for name, content in self._contents.items():
             (folder / name).write_bytes(content)
