@@ -1,4 +1,4 @@
-"""`orgthink arena`: organizations side by side at matched budgets, from one file of settings to one table."""
+"""`orgthink arena`: compares organizations at matched budgets, from one file of settings to one table."""
 
 from __future__ import annotations
 
@@ -15,64 +15,52 @@ from orgthink.runtime.clock import run_main
 from orgthink.util.errors import UserError, pick
 from orgthink.util.files import locked
 from orgthink.util.terminal import show
-from orgthink.util.validation import plain
 
 if TYPE_CHECKING:
     from orgthink_arena.contest.config import Arena
-    from orgthink_arena.contest.contest import Contest
     from orgthink_arena.contest.plans import Cap
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArenaCommand:
-    """Compare organizations at matched budgets: one pool, one account, caps from a reference, paired intervals.
+    """Compare organizations at matched budgets.
 
-    Searches and trainings come first, then the reference without a cap, then everybody at the caps. Everything goes to
-    a folder as it happens; after Ctrl-C, a crash or `kill -9`, `--resume DIR` goes on. docs/arena.md has the file.
+    Searches and trainings run first, then the reference without a cap, then all methods at the caps. Results go to a
+    folder at once: after Ctrl-C, a crash or `kill -9`, `--resume DIR` continues. docs/arena.md explains the file.
     """
 
     config: Annotated[Positional[Path | None], arg(metavar="CONFIG")] = None
-    """TOML file that says what is compared."""
+    """TOML file of the comparison."""
     out: Path | None = None
     """New folder; without it one under runs/, named after the file and the time."""
     resume: Path | None = None
-    """Folder to go on with; it knows everything else. With CONFIG too, which may have other methods: those that are the
-    same are not run again."""
+    """Folder to continue; it knows all settings."""
     n: int | None = None
     """Number of problems, instead of that of the file."""
     only: tuple[str, ...] = ()
     """Methods to run now, and the reference; the rows of others stay empty."""
-    side_by_side: int = 1
-    """Number of searches and trainings that run at once, each in a process with its share of the cores."""
 
     def __call__(self) -> int:
         try:
             from orgthink_arena.contest.config import Arena, read_arena
         except ModuleNotFoundError as error:
             raise UserError(f"an arena needs {error.name}: pip install 'orgthink[local]'") from error
-        if self.side_by_side < 1:
-            raise UserError(f"--side-by-side is {self.side_by_side}: it must be at least 1")
-        if self.config is None and self.n is not None:
-            raise UserError("--n replaces a value of CONFIG, and a folder knows its own: leave it out")
-        given = None if self.config is None else read_arena(self.config, {} if self.n is None else {"n": self.n})
-        if self.resume is None:
-            if given is None or self.config is None:
-                raise UserError("name the file that says what is compared, or --resume DIR")
-            path = self.out or dated(self.config.stem)
-            require_vacant(path)
-            self._require_methods(given)
-            folder, arena = begun(path, given, frozenset(self.only)), given
-        else:
-            if self.out is not None:
-                raise UserError("--resume goes on in its own folder: leave out --out")
+        if self.resume is not None:
+            if self.config is not None or self.n is not None or self.out is not None:
+                raise UserError("--resume continues a folder with its own settings: leave out CONFIG, --n and --out")
             folder = RunFolder.open(self.resume)
             arena = settings_of(folder, "arena", Arena)
-            if given is not None:
-                self._require_methods(given)
-                folder, arena = taking(folder, given), given
             self._require_methods(arena)
+        else:
+            if self.config is None:
+                raise UserError("name the file of the comparison, or --resume DIR")
+            arena = read_arena(self.config, {} if self.n is None else {"n": self.n})
+            path = self.out or dated(self.config.stem)
+            require_vacant(path)
+            self._require_methods(arena)
+            folder = begun(path, arena, frozenset(self.only))
         with written(folder):
-            return conduct(folder, arena, frozenset(self.only), side_by_side=self.side_by_side)
+            return conduct(folder, arena, frozenset(self.only))
 
     def _require_methods(self, arena: Arena) -> None:
         for name in self.only:
@@ -80,8 +68,8 @@ class ArenaCommand:
 
 
 def begun(path: Path, arena: Arena, only: frozenset[str] = frozenset()) -> RunFolder:
-    """The new folder of an arena. UserError, and no folder, for a method of `only` that cannot run: see `taking`."""
-    from orgthink_arena.contest.beforehand import require_plans
+    """The new folder of an arena. UserError, and no folder, for a method that cannot run."""
+    from orgthink_arena.contest.contest import require_plans
 
     require_plans(arena, methods_of(arena, only))
     return RunFolder.create(path, "arena", arena)
@@ -92,63 +80,30 @@ def methods_of(arena: Arena, only: frozenset[str]) -> list[str]:
     return [name for name in arena.methods if not only or name in {*only, arena.reference}]
 
 
-def taking(folder: RunFolder, given: Arena) -> RunFolder:
-    """The folder of an arena with the methods and preparations of `given`, which are written to it.
+def conduct(folder: RunFolder, arena: Arena, only: frozenset[str] = frozenset(), command: str | None = None) -> int:
+    """Run what is missing, write the results and print the table. Returns the exit code.
 
-    UserError if anything else differs, also in a method or a preparation that both have: what has run is of other
-    settings then. UserError too for a new method that cannot run, which could not be mended once it is written, and if
-    another process has the folder.
-    """
-    from orgthink.util.references import absolute
-    from orgthink_arena.contest.beforehand import require_plans
-    from orgthink_arena.contest.config import Arena, with_whole_paths
-
-    stored, wanted = (
-        absolute(plain(arena)) for arena in (with_whole_paths(settings_of(folder, "arena", Arena)), given)
-    )
-    tables = ("methods", "preparations")
-    both = [(table, name) for table in tables for name in stored[table] if name in wanted[table]]
-    changed = [f"{table}.{name}" for table, name in both if stored[table][name] != wanted[table][name]]
-    changed += [name for name in wanted if name not in tables and stored[name] != wanted[name]]
-    if changed:
-        raise UserError(
-            f"{folder.path} holds an arena of other settings, in {', '.join(changed)}: choose another folder, "
-            "or another name for a method that has changed"
-        )
-    require_plans(given, [name for name in given.methods if name not in stored["methods"]])
-    return folder if stored == wanted else folder.changed(given)
-
-
-def conduct(
-    folder: RunFolder,
-    arena: Arena,
-    only: frozenset[str] = frozenset(),
-    command: str | None = None,
-    side_by_side: int = 1,
-) -> int:
-    """Run what is missing, write the results and print the table; the exit code. UserError if another process has the
-    folder.
-
-    `command` is what the conditions name; without it that of this folder. `side_by_side` preparations run at once.
+    `command` is shown in the conditions; `None`: the command that resumes the folder. UserError if another process
+    writes the folder.
     """
     with locked(folder.path):
-        return _conduct(folder, arena, only, command, side_by_side)
+        return _conduct(folder, arena, only, command)
 
 
-def _conduct(folder: RunFolder, arena: Arena, only: frozenset[str], command: str | None, side_by_side: int) -> int:
-    from orgthink_arena.contest.beforehand import require_plans
-    from orgthink_arena.contest.side_by_side import prepare_all
+def _conduct(folder: RunFolder, arena: Arena, only: frozenset[str], command: str | None) -> int:
+    from orgthink_arena.contest.contest import require_plans
+    from orgthink_arena.contest.preparations import prepare_all
 
     methods = methods_of(arena, only)
     require_plans(arena, methods)
     try:
-        prepared = prepare_all(folder.path, arena, methods, side_by_side)
+        prepared = prepare_all(folder.path, arena, methods)
     except KeyboardInterrupt:
         show(f"orgthink: stopped; {again(folder)}", error=True)
         return INTERRUPTED
     try:
         found = run_main(interruptible(lambda stop: _contest(folder, arena, prepared, only, stop, command)))
-    except KeyboardInterrupt:  # where the second Ctrl-C found a loop that is blocked
+    except KeyboardInterrupt:  # a second Ctrl-C while the event loop is blocked
         found = None
     if found is None:
         show(f"orgthink: stopped; {again(folder)}", error=True)
@@ -170,28 +125,26 @@ async def _contest(
 ) -> dict[str, Any] | None:
     """The results, which are written too; `None` if Ctrl-C stopped them."""
     from orgthink_arena.contest.contest import Contest
-    from orgthink_arena.contest.on_demand import OnDemand, Stopped
+    from orgthink_arena.contest.evaluations import Evaluations, Stopped
     from orgthink_arena.contest.report import first_cap, results_of
 
-    async with OnDemand(stop) as lab:
+    async with Evaluations(stop) as lab:
         contest = Contest(folder.path, arena, lab, prepared, only)
         try:
             mean, outcomes = await contest.outcomes()
         except Stopped:
             return None
     results = results_of(contest, mean, outcomes, folder, command or again(folder).partition(": ")[2])
-    _write(folder, contest, first_cap(arena, mean), results)
+    _write(folder, first_cap(arena, mean), results)
     return results
 
 
-def _write(folder: RunFolder, contest: Contest, first: Cap, results: dict[str, Any]) -> None:
-    """results.json, table.md, the plots and the page; print the first table."""
-    from orgthink_arena.contest.report import render_page
+def _write(folder: RunFolder, first: Cap, results: dict[str, Any]) -> None:
+    """Write results.json, table.md and the plots; print the first table."""
     from orgthink_arena.contest.tables import blocks, document
 
     folder.write_json("results.json", results)
     folder.write("table.md", document(results))
-    folder.write("view.html", render_page(contest, first, results, folder.path.resolve().name))
     try:
         from orgthink_arena.contest.plots import draw
 
@@ -199,4 +152,4 @@ def _write(folder: RunFolder, contest: Contest, first: Cap, results: dict[str, A
     except ModuleNotFoundError as error:
         show(f"orgthink: no plots without {error.name}: pip install 'orgthink[plots]'", error=True)
     show(blocks(results)[f"at-{first.name}"], "", blocks(results)["conditions"], "")
-    show(f"results.json, table.md, plots and view.html are in {folder.path}")
+    show(f"results.json, table.md and plots are in {folder.path}")

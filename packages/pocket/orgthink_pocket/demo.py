@@ -27,8 +27,8 @@ from orgthink_pocket.recipes import AGENT_TOKENS, ASYNCTHINK, MANAGED, MARSRL, M
 
 TEMPERATURE = 0.7
 """Sampling temperature of all parts, so that votes differ."""
-VOTES = 2
-"""Votes of the MarsRL baseline: about as many tokens as the trained system uses."""
+VOTES = 3
+"""Solutions that the MarsRL baseline votes on. They take more tokens than the trained system."""
 REPLY_TOKENS = 256
 """Tokens of a reply of a manager and of one model that uses tools. Agents answer within their own budget."""
 
@@ -118,9 +118,10 @@ def asyncthink_sentence(summary: Summary) -> str:
 def marsrl_sentence(summary: Summary) -> str:
     """The result of MarsRL."""
     return (
-        f"Solver, verifier and corrector solve {_solved(summary, 'after')} of the sudokus after MarsRL, "
-        f"{_solved(summary, 'before')} before. The solver alone solves {_solved(summary, 'solver')}, "
-        f"a vote of {VOTES} solvers {_solved(summary, 'vote')}."
+        f"Solver, verifier and corrector solve {_solved(summary, 'after')} of the sudokus after MarsRL with "
+        f"{_tokens(summary, 'after')} tokens a problem, {_solved(summary, 'before')} before. The solver alone solves "
+        f"{_solved(summary, 'solver')}, a vote of {VOTES} solvers {_solved(summary, 'vote')} with "
+        f"{_tokens(summary, 'vote')} tokens."
     )
 
 
@@ -139,6 +140,10 @@ SENTENCES = {"asyncthink": asyncthink_sentence, "marsrl": marsrl_sentence, "para
 
 def _solved(summary: Summary, system: str) -> str:
     return f"{summary[system]['all_correct']['mean']:.0%}"
+
+
+def _tokens(summary: Summary, system: str) -> str:
+    return f"{summary[system]['tokens']['mean']:.0f}"
 
 
 def _path(summary: Summary, system: str) -> str:

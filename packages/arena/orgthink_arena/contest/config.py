@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -65,22 +64,12 @@ class Preparation:
     """Model that the recipe starts from; `None`: its own."""
     after: str | None = None
     """Preparation whose model it starts from, that of the same seed: reinforcement learning after fine-tuning."""
-    mean_of: dict[str, float] = field(default_factory=dict)
-    """Preparation → weight of its model, for the recipe `mean-of-models`: those of the same seed, or of all seeds where
-    this one is run once."""
     seeded: bool = True
     """Whether each seed has a run of its own. One that draws nothing at random is run once."""
 
     def __post_init__(self) -> None:
-        if self.mean_of and (self.after is not None or self.model is not None):
-            raise ValueError("a preparation that is a mean of others has no `model` and no `after`")
         if self.model is not None and self.after is not None:
             raise ValueError(f"a preparation starts from {self.model} or after {self.after}: name one of both")
-
-    @property
-    def before(self) -> tuple[str, ...]:
-        """Names of the preparations that it needs."""
-        return tuple(self.mean_of) if self.after is None else (self.after,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,17 +190,12 @@ class Arena:
     """Problems for the choices of grids."""
     preparations: dict[str, Preparation] = field(default_factory=dict)
     """Searches and trainings by name."""
-    prepared_in: str | None = None
-    """Name of the folder of preparations, beside the arena's own folder, so that arenas of other tasks use them too;
-    `None`: inside the arena's folder."""
     concurrency: int = 64
     """Episodes that run at once; it affects only the running time."""
-    page: int = 6
-    """Problems whose episodes are on the page."""
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "n", "samples", "concurrency", "capacity", "max_tokens")
-        require_at_least(0, self, "timed", "page", "temperature")
+        require_at_least(0, self, "timed", "temperature")
         if not self.pool or not self.methods:
             raise ValueError("an arena needs a pool with a model and at least one method")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
@@ -222,8 +206,7 @@ class Arena:
             raise ValueError(f"the factors of an arena must be above 0 and at most {LARGEST_FACTOR:,}")
         if len({cap_name(factor) for factor in self.factors}) < len(self.factors):
             raise ValueError("two factors of the arena are the same at six digits: name each once")
-        shared = () if self.prepared_in is None else (self.prepared_in,)
-        for name in (*self.methods, *self.pool, *self.preparations, *shared):
+        for name in (*self.methods, *self.pool, *self.preparations):
             require_folder_name(name)
         for name in self.preparations:
             self.stages(name)
@@ -249,37 +232,19 @@ class Arena:
             raise ValueError(f"{name} has a grid: name the problems that it chooses on, in [development]")
 
     def stages(self, name: str, following: tuple[str, ...] = ()) -> list[str]:
-        """A preparation and those that come before it, the first one first; `following` come after it. UserError for
-        one that is not there.
+        """A preparation and those that come before it, the first one first; `following` come after it.
 
-        ValueError if one comes after itself, or has one run for all seeds after one that has a run for each.
+        UserError for an unknown preparation, ValueError for a circle, or if one run follows a run of each seed.
         """
         if name in following:
             raise ValueError(f"the preparation {name} comes after itself")
         each = pick("preparation", name, self.preparations)
-        found = [one for before in each.before for one in self.stages(before, (*following, name))]
-        if each.after is not None and self.preparations[each.after].seeded and not each.seeded:
+        if each.after is None:
+            return [name]
+        found = self.stages(each.after, (*following, name))
+        if self.preparations[each.after].seeded and not each.seeded:
             raise ValueError(f"{each.after} has a run for each seed, so {name}, which comes after it, needs them too")
-        return list(dict.fromkeys((*found, name)))
-
-    def runs_before(self, name: str, seed: int) -> dict[Run, float]:
-        """The runs that a preparation's run starts from, with the weights of their models."""
-        each = self.preparations[name]
-        weights = each.mean_of if each.after is None else {each.after: 1.0}
-        return {
-            (before, one): weight
-            for before, weight in weights.items()
-            for one in (self.seeds if self.preparations[before].seeded and not each.seeded else (seed,))
-        }
-
-    def runs(self, method: str, seed: int) -> list[Run]:
-        """All runs of preparations that a method needs with a seed, each after those that come before it."""
-        return list(dict.fromkeys(run for each in self.methods[method].preparations for run in self._runs(each, seed)))
-
-    def _runs(self, name: str, seed: int) -> Iterator[Run]:
-        for run in self.runs_before(name, seed):
-            yield from self._runs(*run)
-        yield name, seed
+        return [*found, name]
 
     def needed(self, method: str) -> list[str]:
         """All preparations that a method needs, each after those that come before it."""
@@ -305,47 +270,8 @@ def known_settings(organization: str) -> list[str]:
 
 
 def read_arena(file: Path, changes: Mapping[str, Any] | None = None) -> Arena:
-    """The arena of a TOML file; `changes` replace its values. UserError for what is wrong with it.
-
-    Folders of models get their whole paths, so that it can be gone on with from anywhere.
-    """
+    """The arena of a TOML file; `changes` replace its values. UserError for an invalid file."""
     data = toml_tables(file) | dict(changes or {})
     with user_input():
         require_known(Arena, data)
-        return with_whole_paths(typed(Arena, data, file))
-
-
-def with_whole_paths(arena: Arena) -> Arena:
-    """The arena with the whole paths of folders of models, and of files that a preparation learns from."""
-
-    def named(name: Any) -> Any:
-        return name if isinstance(name, str) and name in arena.pool else _whole(name)
-
-    def member(name: str, each: Member) -> Member:
-        model = name if each.model is None else each.model
-        return each if each.url is not None or _whole(model) == model else replace(each, model=_whole(model))
-
-    def preparation(each: Preparation) -> Preparation:
-        files = {place: each.settings[place] for place in ("pairs", "episodes") if place in each.settings}
-        given = {place: str(Path(path).resolve()) for place, path in files.items() if os.path.exists(str(path))}
-        return replace(each, model=_whole(each.model), settings={**each.settings, **given})
-
-    def method(each: Method) -> Method:
-        roles = {role: named(name) for role, name in each.roles.items()}
-        models = {place for place in each.grid if place == MODEL or place.startswith(f"{ROLES}.")}
-        grid = {place: tuple(map(named, values)) if place in models else values for place, values in each.grid.items()}
-        return replace(each, model=named(each.model), roles=roles, grid=grid)
-
-    return replace(
-        arena,
-        pool={name: member(name, each) for name, each in arena.pool.items()},
-        preparations={name: preparation(each) for name, each in arena.preparations.items()},
-        methods={name: method(each) for name, each in arena.methods.items()},
-    )
-
-
-def _whole(name: Any) -> Any:
-    """The path of a folder of a model; anything else as it is."""
-    if not isinstance(name, str) or shipped(name) is not None or not (Path(name) / "config.json").is_file():
-        return name
-    return str(Path(name).resolve())
+        return typed(Arena, data, file)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from orgthink.util.errors import UserError
+from orgthink.evaluate.plan import resolve
+from orgthink.util.errors import UserError, user_input
 from orgthink.util.terminal import reason, show
 from orgthink.util.validation import plain
-from orgthink_arena.contest.config import Arena, Run
-from orgthink_arena.contest.on_demand import OnDemand, Stopped
+from orgthink_arena.contest.config import MODEL, ROLES, Arena, Run
+from orgthink_arena.contest.evaluations import Evaluations, Stopped
 from orgthink_arena.contest.plans import UNCAPPED, Cap, Workload, development_work, evaluation, table_work, timed_work
-from orgthink_arena.contest.preparing import Prepared, given_settings, made_in
+from orgthink_arena.contest.preparations import Prepared, given_settings, training
 from orgthink_arena.contest.rows import Attempt, Results, attempt_of
 
 Outcomes = Mapping[str, "Results | str"]
@@ -64,7 +66,7 @@ class Contest:
     """Folder of the arena."""
     arena: Arena
     """What is compared."""
-    lab: OnDemand
+    lab: Evaluations
     """Runs the evaluations."""
     prepared: Mapping[tuple[str, int], Prepared | str]
     """Preparations by name and seed, or why one failed."""
@@ -117,7 +119,7 @@ class Contest:
         }
         chosen_on = sum(trial.tokens for trial in contender.trials)
         search = {
-            seed: chosen_on + sum(made.spent.sampled_tokens for made in self._preparations(name, seed).values())
+            seed: chosen_on + sum(made.costs.sampled_tokens for made in self._preparations(name, seed).values())
             for seed in self.arena.seeds
         }
         return Results(name, by_seed, {}, self.trained(name), search)
@@ -168,18 +170,17 @@ class Contest:
         plan = evaluation(self.arena, contender.method, contender.cap, seed, work, variant, given)
         path = self.out / part / contender.method / run
         unit = self.arena.unit if part == "evaluations" else None
-        place = made_in(self.out, self.arena).resolve()
-        episodes = await self.lab.episodes(path, plan, f"{part}/{contender.method}/{run}", place)
+        episodes = await self.lab.episodes(path, plan, f"{part}/{contender.method}/{run}")
         return [attempt_of(episode, unit, contender.cap) for episode in episodes]
 
     def _preparations(self, name: str, seed: int) -> dict[Run, Prepared]:
         """Those of a method. UserError if one failed."""
         found: dict[Run, Prepared] = {}
-        for run in self.arena.runs(name, seed):
-            made = self.prepared[run]
+        for each in self.arena.needed(name):
+            made = self.prepared[each, seed]
             if isinstance(made, str):
-                raise UserError(f"its preparation {run[0]} failed: {made}")
-            found[run] = made
+                raise UserError(f"its preparation {each} failed: {made}")
+            found[each, seed] = made
         return found
 
     def trained(self, name: str) -> bool:
@@ -192,3 +193,37 @@ def mean_budget(attempts: Iterable[Attempt]) -> Cap:
     found = list(attempts)
     tokens, replies = fmean(attempt.tokens for attempt in found), fmean(attempt.cost for attempt in found)
     return Cap("mean", max(1, ceil(tokens)), max(1, ceil(replies)))
+
+
+def require_plans(arena: Arena, methods: Iterable[str]) -> None:
+    """UserError for a method that cannot run with any of its choices, or a preparation of one that cannot be planned.
+
+    The first model of the pool stands in for models that are not made yet. A method that needs another file of a
+    preparation is not planned.
+    """
+    for name in methods:
+        for preparation in arena.needed(name):
+            with _named("preparation", preparation):
+                training(arena.preparations[preparation], arena.seeds[0])
+        _require_plan(arena, name)
+
+
+def _require_plan(arena: Arena, name: str) -> None:
+    method = arena.methods[name]
+    if any(place != MODEL and not place.startswith(f"{ROLES}.") for place in method.prepared):
+        return
+    work = development_work(arena) if method.grid else table_work(arena)
+    model = arena.engine(arena.first).model
+    made = {} if model is None else dict.fromkeys(method.prepared, model)
+    for variant in method.variants:
+        with _named("method", name):
+            resolve(evaluation(arena, name, UNCAPPED, arena.seeds[0], work, variant, made))
+
+
+@contextmanager
+def _named(kind: str, name: str) -> Iterator[None]:
+    try:
+        with user_input():
+            yield
+    except UserError as error:
+        raise UserError(f"the {kind} {name}: {error}") from error

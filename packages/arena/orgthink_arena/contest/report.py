@@ -1,4 +1,4 @@
-"""What an arena writes: results.json, tables, plots and a page, as functions of its run folders."""
+"""results.json of an arena, as a function of its outcomes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
 from orgthink.record.provenance import hardware
 from orgthink.util.validation import plain
 from orgthink_arena.contest.config import MODEL, Arena
 from orgthink_arena.contest.contest import Contest, Outcomes
 from orgthink_arena.contest.plans import UNCAPPED, Cap
-from orgthink_arena.contest.preparing import Prepared, described
+from orgthink_arena.contest.preparations import Prepared, described
 from orgthink_arena.contest.rows import Results, Row, failed_row, gap, row
 
 
@@ -113,27 +112,3 @@ def conditions(arena: Arena, mean: Cap, caps: list[Cap], folder: RunFolder, comm
         "versions": folder.config.get("versions"),
         "command": command,
     }
-
-
-def _page_episodes(contest: Contest, first: Cap) -> list[Episode]:
-    """Episodes for the page: those of every method at the first problems, at the first cap, with the first seed."""
-    arena, found = contest.arena, list[Episode]()
-    problems: list[str] = []
-    for name in arena.methods:
-        path = contest.out / "evaluations" / name / f"{first.name}-seed{arena.seeds[0]}"
-        episodes = list(RunFolder.open(path).episodes()) if (path / "config.json").is_file() else []
-        if not problems:
-            problems = sorted(dict.fromkeys(episode.problem.id for episode in episodes))[: arena.page]
-        found += [episode for episode in episodes if episode.problem.id in problems and episode.sample == 0]
-    place = {problem: i for i, problem in enumerate(problems)}
-    return sorted(found, key=lambda episode: place[episode.problem.id])
-
-
-def render_page(contest: Contest, first: Cap, results: Mapping[str, Any], title: str) -> str:
-    """The page of the chosen episodes, as `orgthink view` makes one."""
-    from orgthink.view import render
-
-    cap = results["conditions"]["caps"].get(first.name)
-    limits = "none" if cap is None else f"{cap['tokens']} tokens and {cap['replies']} replies an episode"
-    notes = {"cap": limits, "reference": contest.arena.reference}
-    return render(_page_episodes(contest, first), title=title, notes=notes)

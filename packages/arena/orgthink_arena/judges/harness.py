@@ -84,16 +84,6 @@ def plain(value: Any, *, top: bool = False) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else {}
 
 
-def alone(source: str, function: str | None, mark: str) -> None:
-    """Run a program once, on the standard input of this process. What a function returns is printed after the mark."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    if function is None:
-        execute(source, scope("__main__"))
-    else:
-        lines = sys.stdin.read()
-        print(mark + returned(source, scope("solution"), function, lines))
-
-
 def supervise() -> None:
     """Run the program of the first message on the inputs of the others, each in a process of its own."""
     control = socket.socket(fileno=0)

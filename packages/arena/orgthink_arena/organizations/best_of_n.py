@@ -15,14 +15,14 @@ from typing import Literal
 
 from orgthink.grammar.solution import after_thinking, in_fences
 from orgthink.grammar.verdict import Verdict
-from orgthink.organizations.prompts import prompt
-from orgthink.organizations.request import Reply, ask_all
-from orgthink.organizations.verifier_corrector import report_of, role_prompt
+from orgthink.organizations.request import NOTHING, Reply, ask_all
+from orgthink.organizations.verifier_corrector import report_of
 from orgthink.record.episode import Problem
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import all_prepared, vote
 from orgthink.util.errors import require_at_least
+from orgthink_arena.prompts import prompt
 
 _WORTH = {Verdict.CORRECT: 1.0, Verdict.UNPARSED: 0.0, Verdict.WRONG: -1.0}
 _DIGITS = r"-?(?:\d{1,9}(?:\.\d{1,9})?|\.\d{1,9})"
@@ -63,13 +63,13 @@ class BestOfN(Organization):
     async def run(self, problem: Problem, session: Session) -> str | None:
         root, drafts, worth = session.controller(), dict[str, str](), dict[str, list[float]]()
         session.so_far = lambda: _best(problem, drafts, worth)
-        wanted = {f"solution-{i}": role_prompt(self.prompts, "solver", problem) for i in range(1, self.samples + 1)}
+        wanted = {f"solution-{i}": prompt(self.prompts, "solver", problem) for i in range(1, self.samples + 1)}
         solutions = await ask_all(session, root, "solver", wanted)
         found = {key: reply.answer for key, reply in solutions.items() if reply.answer is not None}
         await all_prepared(problem, found.values())
         drafts |= found  # whoever ends the episode finds only what can be voted on at once
         reviews = {
-            f"{key}/{i}": role_prompt(self.prompts, self.template, problem, solutions[key].text)
+            f"{key}/{i}": prompt(self.prompts, self.template, problem, solution=solutions[key].text or NOTHING)
             for i in range(1, self.judgements + 1)
             for key in drafts
         }

@@ -12,13 +12,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from orgthink.organizations.prompts import prompt
 from orgthink.organizations.request import ask_all
 from orgthink.record.episode import Message, Problem
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import all_prepared, vote
 from orgthink.util.errors import UserError, require_at_least
+from orgthink_arena.prompts import prompt
 
 _MARK = re.compile(r"<(?=\s*(?:/\s*)?message)", re.IGNORECASE)
 """What would look like the beginning or the end of a message within one."""

@@ -23,9 +23,8 @@ from orgthink.record.journal import Journal
 from orgthink.util.errors import require_at_least
 from orgthink.util.validation import adapter
 from orgthink_arena.organizations.evoflow import Individual, Population, nearest, tags_of_problem
-from orgthink_arena.searches.job import Report, SearchJob
 from orgthink_arena.searches.mutator import crossed, mutated
-from orgthink_arena.searches.search import ArchiveEntry, Design, Searching, SearchSettings, rng_of
+from orgthink_arena.searches.search import ArchiveEntry, Design, Report, Searching, SearchJob, SearchSettings, rng_of
 
 POPULATION = "population.json"
 """File of the frozen population."""

@@ -19,13 +19,14 @@ from orgthink.evaluate.specs import RoleSpec
 from orgthink.record.journal import Journal
 from orgthink.util.errors import require_at_least
 from orgthink_arena.organizations.workflow_json import written_graph
-from orgthink_arena.searches.job import Report, SearchJob
 from orgthink_arena.searches.mutator import crossed, mutated
 from orgthink_arena.searches.proposer import proposed
 from orgthink_arena.searches.search import (
     ArchiveEntry,
     Design,
+    Report,
     Searching,
+    SearchJob,
     SearchSettings,
     best_at,
     fittest,

@@ -38,8 +38,8 @@ EXAMPLES = 4
 """Problems that it reads."""
 OBJECTS = 200
 """Places in a reply where a JSON object may begin."""
-READ = 2_000_000
-"""Characters that are read in vain, from all these places together, before no further one is tried."""
+READ = 20_000
+"""Characters of a reply that are searched, from its end."""
 
 
 @cache
@@ -78,10 +78,7 @@ class Designer:
         return None
 
     def _read(self, reply: str) -> str:
-        """The JSON of the graph in a reply. It takes its time where the reply is long.
-
-        UserError for a graph that says a secret, which would be a word of the settings of its evaluation.
-        """
+        """The JSON of the graph in a reply. UserError for a graph with a secret, which would enter its settings."""
         text = json.dumps(written_graph(self.check(graph_in(reply))), ensure_ascii=False)
         if redact(text) != text:
             raise UserError("graph: it says a secret: leave that out")
@@ -97,18 +94,14 @@ async def _say(designer: Agent, text: str | None) -> str:
 
 def graph_in(reply: str) -> Any:
     """The last JSON object with nodes in a reply. UserError if there is none."""
-    text, at, left, found = after_thinking(reply, ended=True), 0, READ, None
+    text, at, found = after_thinking(reply, ended=True)[-READ:], 0, None
     for _ in range(OBJECTS):
         at = text.find("{", at)
-        if at < 0 or left < 0:
+        if at < 0:
             break
         try:
             value, at = json.JSONDecoder().raw_decode(text, at)
-        except json.JSONDecodeError as error:  # of a text without an end it tells the beginning
-            left -= (len(text) if error.msg.startswith("Unterminated") else error.pos) - at
-            at += 1
-            continue
-        except RecursionError:
+        except (json.JSONDecodeError, RecursionError):
             at += 1
             continue
         found = value if isinstance(value, dict) and "nodes" in value else found

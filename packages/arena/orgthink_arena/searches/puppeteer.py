@@ -2,7 +2,7 @@
 
 DIR/policy.safetensors   the trained policy, which the organization `puppeteer` takes as its setting `policy`
 DIR/checkpoints/         policy and optimizer, to go on from
-DIR/spent.json           what the training has spent
+DIR/costs.json           what the training has spent
 """
 
 from __future__ import annotations
@@ -35,12 +35,11 @@ from orgthink.training.recipes.jobs import Report
 from orgthink.training.rollout import ProblemStream, frozen
 from orgthink.util.concurrency import run_all
 from orgthink.util.errors import UserError
-from orgthink.util.terminal import show
 from orgthink.util.validation import typed
 from orgthink_arena.organizations.puppet_policy import PuppetPolicy
 from orgthink_arena.organizations.puppeteer import Puppeteer
-from orgthink_arena.searches import spent
-from orgthink_arena.searches.reinforce import FILE, Drawn, Learner, Played, PuppeteerSettings, plateaued
+from orgthink_arena.searches import costs
+from orgthink_arena.searches.reinforce import FILE, Drawn, Learner, Played, PuppeteerSettings
 
 
 @dataclass(frozen=True)
@@ -90,21 +89,10 @@ class PuppeteerTraining:
         next(endless(task_named(plan.task), self.settings.seed))
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        """Train from the newest checkpoint to the last step, or to an early end. Returns the file of the policy."""
+        """Train from the newest checkpoint to the last step. Returns the file of the policy."""
         learner = Learner(self.settings)
         run_main(_Training(self.settings, learner, folder, report).steps())
         return folder.path / FILE
-
-
-def mean_rewards(run: RunFolder) -> list[float]:
-    """The mean reward of each step so far. UserError for a step without one."""
-    found = list[float]()
-    for number, line in enumerate(run.metrics(), 1):
-        reward = line.get("reward")
-        if isinstance(reward, bool) or not isinstance(reward, int | float):
-            raise UserError(f"{run.path / 'metrics.jsonl'}, line {number}: reward is {reward!r}: it must be a number")
-        found.append(float(reward))
-    return found
 
 
 class _Training:
@@ -130,25 +118,21 @@ class _Training:
                 self.step, drawn, recorded = found[1]
             journal.rewind(self.step, recorded)
             problems = ProblemStream(settings.rollout, settings.seed, drawn)
-            earned = mean_rewards(run)
             async with frozen(settings.rollout.models) as models:
-                while self.step < settings.steps and not plateaued(earned, settings.patience):
+                while self.step < settings.steps:
                     line, episodes = await self._step(problems, models, journal.crash)
                     self.step += 1
                     if (self.step - 1) % settings.record_every == 0:
                         journal.append(*episodes)
                     journal.log(**line)
-                    earned.append(line["reward"])
                     self.report(line)
-                    ended = self.step == settings.steps or plateaued(earned, settings.patience)
+                    ended = self.step == settings.steps
                     if self.step % settings.save_every == 0 or ended or interrupted.is_set():
                         state = {"drawn": problems.drawn, "recorded": journal.size}
                         checkpoint.put(run.path, self.step, learner.save, state)
                     if interrupted.is_set() and not ended:
                         raise KeyboardInterrupt
             learner.policy.save(run.path / FILE)
-            if self.step < settings.steps:
-                show(f"the reward has not risen for {settings.patience} steps: the training ended at step {self.step}")
 
     async def _step(
         self, problems: ProblemStream, models: Mapping[str, Backing], crash: Crash
@@ -165,7 +149,7 @@ class _Training:
             raise UserError(f"most episodes of step {self.step + 1} failed: check the models of the pool")
         learned = self.learner.learn(played)
         episodes, seconds = [one.episode.of_step(self.step + 1) for one in everything], time.monotonic() - began
-        spent.write(self.folder.path, spent.read(self.folder.path).plus(spent.of(episodes, seconds)))
+        costs.write(self.folder.path, costs.read(self.folder.path).plus(costs.of(episodes, seconds)))
         line = {
             "step": self.step + 1,
             **learned,

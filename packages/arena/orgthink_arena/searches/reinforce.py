@@ -54,8 +54,6 @@ class PuppeteerSettings:
     """What is subtracted from a return: nothing, or the mean total reward of the attempts at the same problem."""
     entropy: float = 0.0
     """Weight of the entropy of the policy, which is added to the objective."""
-    patience: int | None = None
-    """The training ends early once the mean reward of so many steps has not risen for so many steps; `None`: never."""
     seed: int = 0
     """Seed of weights, problems and sampling."""
     save_every: int = 10
@@ -67,7 +65,7 @@ class PuppeteerSettings:
     """Number of steps between two progress lines if the output is not a terminal."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, self, "steps", "save_every", "record_every", "patience")
+        require_at_least(1, self, "steps", "save_every", "record_every")
         require_at_least(0, self, "gamma", "cost", "search_factor", "stop_factor", "entropy")
         require_above_zero(self, "learning_rate")
         if self.rollout.roles:
@@ -134,14 +132,6 @@ def returns(found: Sequence[float], gamma: float) -> list[float]:
         total = reward + gamma * total
         reversed_returns.append(total)
     return reversed_returns[::-1]
-
-
-def plateaued(found: Sequence[float], patience: int | None) -> bool:
-    """Whether the mean of `patience` successive rewards is no higher than it was `patience` steps ago or before."""
-    if patience is None or len(found) < 2 * patience:
-        return False
-    means = [fmean(found[end - patience : end]) for end in range(patience, len(found) + 1)]
-    return max(means[-patience:]) <= max(means[:-patience])
 
 
 class Learner:

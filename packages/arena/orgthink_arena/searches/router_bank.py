@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
@@ -28,7 +28,7 @@ from orgthink.training.rollout import require_models
 from orgthink.util.errors import UserError, require_at_least
 from orgthink.util.files import locked, require_folder_name
 from orgthink_arena.organizations.router import Known
-from orgthink_arena.searches import spent
+from orgthink_arena.searches import costs
 
 FILE = "bank.json"
 """Name of the result in the run folder."""
@@ -52,8 +52,6 @@ class BankSettings:
     """Seed of the problem stream."""
     concurrency: int = 64
     """Episodes that run at once."""
-    evaluations: dict[str, str] = field(default_factory=dict)
-    """Run folders of `orgthink eval`, by member, each of one organization: their episodes are taken instead."""
 
     report_every: ClassVar[int] = 50
     """Number of episodes between two progress lines if the output is not a terminal."""
@@ -64,19 +62,11 @@ class BankSettings:
             raise ValueError("the pool is empty: name the model of at least one member")
         for member in self.pool:
             require_folder_name(member)
-        for member in self.evaluations:
-            if member not in self.pool:
-                raise ValueError(f"evaluations name {member!r}: the members are {', '.join(self.pool)}")
-
-    @property
-    def evaluated(self) -> dict[str, RoleSpec]:
-        """Members without a run folder."""
-        return {member: role for member, role in self.pool.items() if member not in self.evaluations}
 
     @property
     def steps(self) -> int:
         """Number of episodes to run."""
-        return len(self.evaluated) * self.problems * self.samples
+        return len(self.pool) * self.problems * self.samples
 
     def plan(self, member: str) -> Evaluation:
         """The evaluation of a member."""
@@ -115,34 +105,31 @@ class RouterBank:
         return self.settings.steps
 
     def require(self) -> None:
-        for member in self.settings.evaluated:
+        for member in self.settings.pool:
             resolve(self.settings.plan(member))
-        require_models(self.settings.evaluated)
-        for folder in self.settings.evaluations.values():
-            RunFolder.open(Path(folder)).settings("eval", Evaluation)
+        require_models(self.settings.pool)
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        """Evaluate what is missing, and write the bank. Returns its file. UserError if another process does."""
+        """Evaluate missing episodes and write the bank. Returns its file. UserError if another process does."""
         with locked(folder.path):
-            found = {member: _recorded(Path(path)) for member, path in self.settings.evaluations.items()}
-            found |= run_main(self._evaluated(folder, report))
+            found = run_main(self._evaluated(folder, report))
             known = [asdict(one) for one in bank(found)]
             folder.write_json(FILE, {"members": list(self.settings.pool), "problems": known})
         return folder.path / FILE
 
     async def _evaluated(self, folder: RunFolder, report: Report) -> dict[str, list[Episode]]:
-        """The episodes of each member that has no run folder yet."""
+        """The episodes of each member."""
         began, found = time.monotonic(), dict[str, list[Episode]]()
-        folders = {member: self._opened(folder, member) for member in self.settings.evaluated}
+        folders = {member: self._opened(folder, member) for member in self.settings.pool}
         before = [episode for one in folders.values() for episode in one.episodes()]
         failed = [episode for one in folders.values() for episode in one.failed()]
-        done, total = len(before), spent.of([*before, *failed], spent.read(folder.path).seconds)
+        done, total = len(before), costs.of([*before, *failed], costs.read(folder.path).seconds)
 
         def progress(episode: Episode, _: int) -> None:
             nonlocal done, total, began
             now = time.monotonic()
-            done, total, began = done + 1, total.plus(spent.of([episode], now - began)), now
-            spent.write(folder.path, total)
+            done, total, began = done + 1, total.plus(costs.of([episode], now - began)), now
+            costs.write(folder.path, total)
             score = None if episode.grade is None else episode.grade.score
             report({"step": done, "member": episode.organization, "score": score})
 
@@ -156,14 +143,6 @@ class RouterBank:
         if (path / "config.json").is_file():
             return RunFolder.open(path)
         return RunFolder.create(path, "eval", self.settings.plan(member))
-
-
-def _recorded(path: Path) -> list[Episode]:
-    """The episodes of a run folder. UserError if several organizations made them."""
-    episodes = list(RunFolder.open(path).episodes())
-    if len({episode.organization for episode in episodes}) != 1:
-        raise UserError(f"{path} does not hold episodes of exactly one organization: a member has one")
-    return episodes
 
 
 def bank(episodes: Mapping[str, Iterable[Episode]]) -> list[Known]:

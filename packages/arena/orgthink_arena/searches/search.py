@@ -3,7 +3,7 @@
     DIR/archive.json         every workflow that was evaluated, with its fitness, in order
     DIR/evaluations/N/       the run folder of generation N's evaluation
     DIR/evaluations/N-again/ where most of it failed: an older workflow, which shows whether the engines still answer
-    DIR/spent.json           what all of it took
+    DIR/costs.json           what all of it took
 
 A generation is written when it is complete. Who resumes goes on with the first one that is not: of its evaluation only
 the episodes that are missing are run.
@@ -15,10 +15,12 @@ import asyncio
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
 
@@ -33,7 +35,10 @@ from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode, Sampling
 from orgthink.record.failures import engine_failed, failure_message
 from orgthink.record.folder import RunFolder
+from orgthink.record.journal import Journal
 from orgthink.runtime.budget import Limits
+from orgthink.runtime.clock import run_main
+from orgthink.training.interrupt import interrupt
 from orgthink.util.errors import UserError, require_at_least
 from orgthink.util.tabular import json_object
 from orgthink.util.validation import adapter, typed
@@ -41,7 +46,7 @@ from orgthink_arena.organizations.evoflow import Individual, tags_of_problem, ta
 from orgthink_arena.organizations.workflow import AnyGraph, Workflow
 from orgthink_arena.organizations.workflow_graph import Graph
 from orgthink_arena.organizations.workflow_json import read_graph, written_graph
-from orgthink_arena.searches import spent
+from orgthink_arena.searches import costs
 from orgthink_arena.searches.mutator import Space
 
 ARCHIVE = "archive.json"
@@ -218,18 +223,18 @@ class Searching:
         """Once `interrupted` is set, no further generation, design or episode begins."""
         self.settings, self.folder, self.engines, self.interrupted = settings, folder, engines, interrupted
         self.archive: list[ArchiveEntry] = _read_archive(folder)
-        self.spent = spent.of(_stored(folder), spent.read(folder.path).seconds)
+        self.costs = costs.of(_stored(folder), costs.read(folder.path).seconds)
         self._since = time.perf_counter()
         self._written = 0.0
 
     def charge(self, *episodes: Episode) -> None:
         """Episodes have ended: what they used counts, and is written now and then."""
         now = time.perf_counter()
-        self.spent = self.spent.plus(spent.of(episodes, now - self._since))
+        self.costs = self.costs.plus(costs.of(episodes, now - self._since))
         self._since = now
         if not episodes or now - self._written > OFTEN:
             self._written = now
-            spent.write(self.folder.path, self.spent)
+            costs.write(self.folder.path, self.costs)
 
     def proceed(self) -> None:
         """KeyboardInterrupt after Ctrl-C."""
@@ -306,8 +311,8 @@ class Searching:
             "best_tokens": best.tokens,
             "problems": self.settings.problems,
             "workflows": len(self.archive),
-            "search_tokens": self.spent.sampled_tokens,
-            "seconds": round(self.spent.seconds, 3),
+            "search_tokens": self.costs.sampled_tokens,
+            "seconds": round(self.costs.seconds, 3),
         }
 
 
@@ -381,3 +386,40 @@ def _stored(folder: RunFolder) -> Iterator[Episode]:
         run = RunFolder.open(path.parent)
         yield from run.episodes()
         yield from run.failed()
+
+
+Report = Callable[[dict[str, Any]], None]
+"""Called with the metrics of each generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchJob(ABC):
+    """What all searches do alike. A subclass has settings of its own, and says how it searches."""
+
+    settings: SearchSettings
+    """Settings of the search."""
+    device: ClassVar[str] = "auto"
+    """Its engines choose their own."""
+
+    @property
+    def steps(self) -> int:
+        """Generations."""
+        return self.settings.steps
+
+    def require(self) -> None:
+        """UserError if something that the search needs is missing."""
+        self.settings.require()
+
+    def run(self, folder: RunFolder, report: Report) -> Path:
+        """Search from the first generation that is not complete. Returns the file of the result."""
+        with folder.journal() as journal, interrupt(lambda: "the episodes under way") as interrupted:
+
+            async def opened() -> Path:
+                async with Engines() as engines:
+                    return await self.search(Searching(self.settings, folder, engines, interrupted), journal, report)
+
+            return run_main(opened())
+
+    @abstractmethod
+    async def search(self, searching: Searching, journal: Journal, report: Report) -> Path:
+        """Search, write the result, and return its file."""

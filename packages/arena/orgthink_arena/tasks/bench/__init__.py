@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from orgthink.tasks.task import member_name, read_member
+from orgthink.util.errors import UserError, pick
 from orgthink.util.references import split_reference
 from orgthink.util.registry import Registry
 from orgthink_arena.tasks.bench.benchmark import (
@@ -17,7 +20,6 @@ from orgthink_arena.tasks.bench.benchmark import (
     HubDataset,
     Reader,
 )
-from orgthink_arena.tasks.bench.settings import configured
 from orgthink_arena.tasks.bench.task import BenchmarkTask
 
 __all__ = [
@@ -79,6 +81,18 @@ class BenchmarkTasks:
                 f"bench:{name:<18} {rows} rows, avg@{how.k} at T = {how.temperature:g}, template {how.template.name}, "
                 f"{' or '.join(dataset.id for dataset in how.datasets)}{settings}"
             )
+
+
+def configured(benchmark: Benchmark, given: Mapping[str, Any]) -> Benchmark:
+    """The benchmark with these settings. UserError for an unknown one, or one of another type."""
+    settings: dict[str, Any] = dict(benchmark.settings)
+    for name, value in given.items():
+        default = pick(f"setting of {benchmark.name}", name, benchmark.settings)
+        try:
+            settings[name] = type(default)(value)
+        except (TypeError, ValueError):
+            raise UserError(f"{name} of {benchmark.name} is {value!r}: it must be a number") from None
+    return replace(benchmark, settings=settings)
 
 
 BENCH = BenchmarkTasks()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
@@ -9,13 +10,13 @@ from typing import Any
 
 from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.task import Solution
+from orgthink.tools import bubblewrap
+from orgthink.util.errors import UserError
 from orgthink.util.registry import require_trust
+from orgthink_arena.judges.judge import Judge, JudgeLimits, Submission
 from orgthink_arena.tasks.bench.benchmark import AnswerTemplate, Benchmark, BenchmarkRow, HubDataset
-from orgthink_arena.tasks.bench.cases import Case, cases_in
 from orgthink_arena.tasks.bench.fenced import last_block
-from orgthink_arena.tasks.bench.held import HeldTexts
-from orgthink_arena.tasks.bench.outputs import printed, returned, same_printed, same_returned
-from orgthink_arena.tasks.judge import JudgeLimits, Submission, judge_named
+from orgthink_arena.tasks.bench.program_tests import Case, cases_in, printed, returned, same_returned
 
 PROGRAM = AnswerTemplate(
     "program",
@@ -31,13 +32,13 @@ COLUMNS = {
     "date": ("contest_date",),
     "key": ("question_id", ""),
 }
-SETTINGS = {"from": "", "to": "", "sandbox": "bubblewrap", "seconds": 6.0, "memory_mb": 1024}
-"""First and last day or month of the contests, where the programs run, and what they may use in a test."""
+SETTINGS = {"from": "", "to": "", "seconds": 6.0, "memory_mb": 1024}
+"""First and last day or month of the contests, and the limits of a test."""
 
 _VOTE_MB = 1
 """MiB of output on a public test by which a program can be known."""
-_PRIVATE = HeldTexts()
-"""Private tests, as their file has them."""
+_PRIVATE: dict[str, str] = {}
+"""Private tests by their hash: they stay out of the record."""
 
 
 def read_livecodebench(values: Mapping[str, Any]) -> BenchmarkRow | None:
@@ -45,7 +46,7 @@ def read_livecodebench(values: Mapping[str, Any]) -> BenchmarkRow | None:
 
     UserError where its programs could not be run.
     """
-    judge_named(str(values.get("sandbox", "bubblewrap")), JudgeLimits())
+    bubblewrap.check()
     if not within(str(values["date"]), str(values.get("from", "")), str(values.get("to", ""))):
         return None
     question, starter = str(values["question"]).strip(), str(values["starter"] or "").strip()
@@ -61,7 +62,9 @@ def read_livecodebench(values: Mapping[str, Any]) -> BenchmarkRow | None:
         if function
         else "Your program reads from standard input and prints to standard output."
     )
-    data = {"public": [list(case) for case in public], "private": _PRIVATE.hold(private), "function": function}
+    name = hashlib.sha256(private.encode(errors="surrogatepass")).hexdigest()
+    _PRIVATE[name] = private
+    data = {"public": [list(case) for case in public], "private": name, "function": function}
     return BenchmarkRow(f"{question}\n\n{how}", data, str(values["key"] or ""))
 
 
@@ -89,7 +92,7 @@ class CodeGrader:
         if program is None:
             return []
         inputs = tuple(case.input for case in _public(problem))
-        outputs = _outputs(program, inputs, problem.data["sandbox"], _limits(problem, _VOTE_MB))
+        outputs = _outputs(program, inputs, _limits(problem, _VOTE_MB))
         return [] if outputs is None else [Solution(outputs, f"```python\n{program.source}\n```")]
 
 
@@ -103,19 +106,20 @@ def program_in(problem: Problem, answer: str) -> Submission | None:
 
 
 def _passes(problem: Problem, program: Submission, cases: Sequence[Case]) -> bool:
-    same = same_printed if program.function is None else same_returned
-    with judge_named(problem.data["sandbox"], _limits(problem)).outputs(
-        program, [case.input for case in cases]
-    ) as outputs:
+    with Judge(_limits(problem)).outputs(program, [case.input for case in cases]) as outputs:
         found = zip(cases, outputs, strict=True)
-        return all(output.failure is None and same(case.output, output.text) for case, output in found)
+        return all(output.failure is None and _same(program, case.output, output.text) for case, output in found)
+
+
+def _same(program: Submission, right: str, output: str) -> bool:
+    return printed(right) == printed(output) if program.function is None else same_returned(right, output)
 
 
 @lru_cache(maxsize=4096)
-def _outputs(program: Submission, inputs: tuple[str, ...], sandbox: str, limits: JudgeLimits) -> Hashable | None:
+def _outputs(program: Submission, inputs: tuple[str, ...], limits: JudgeLimits) -> Hashable | None:
     """Identity of all outputs; `None` if a test fails."""
     identity = printed if program.function is None else returned
-    with judge_named(sandbox, limits).outputs(program, inputs) as outputs:
+    with Judge(limits).outputs(program, inputs) as outputs:
         found = list(outputs)
     try:
         return None if found and found[-1].failure else tuple(identity(output.text) for output in found)
@@ -137,8 +141,10 @@ def _private(problem: Problem) -> list[Case]:
 
 @lru_cache(maxsize=2)
 def _cases(name: str) -> list[Case]:
-    """They may be large, and all attempts at a problem need them."""
-    return cases_in(_PRIVATE.text(name))
+    """They may be large, and all attempts at a problem need them. UserError if the rows were not read."""
+    if name not in _PRIVATE:
+        raise UserError("the private tests of this problem are not loaded: read its rows first, from the same file")
+    return cases_in(_PRIVATE[name])
 
 
 def _text(value: Any, column: str) -> str:

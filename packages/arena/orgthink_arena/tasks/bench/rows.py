@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from itertools import islice
@@ -14,15 +13,12 @@ from typing import Any
 from orgthink.tasks.task import MissingFile
 from orgthink.util.errors import UserError
 from orgthink.util.tabular import read_rows
-from orgthink.util.terminal import show
 from orgthink_arena.tasks.bench.benchmark import Benchmark, Columns, HubDataset
 
-SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".arrow")
+SUFFIXES = (".parquet", ".jsonl", ".json", ".csv")
 """Of files with rows."""
 _ABOUT = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "croissant.json")
 """Files that tell of a data set."""
-_VERSION = re.compile(r"\d+\.\d+\.\d+")
-"""Names the folder of a version, of which `datasets` stores each preparation in a folder of its own."""
 _SPLITS = {"train", "test", "validation", "dev"}
 
 
@@ -81,7 +77,7 @@ def matching(folder: Path, dataset: HubDataset) -> list[Path]:
     """The files in a folder with the rows of a data set, in the order of their names: those of its split, or else those
     of no split."""
     named = (each for each in folder.rglob("*") if each.suffix in SUFFIXES and each.name not in _ABOUT)
-    files = _newest(sorted(each for each in named if each.is_file()))
+    files = sorted(each for each in named if each.is_file())
     paths = {each: each.relative_to(folder).as_posix() for each in files}
     if dataset.files:
         return [each for each, path in paths.items() if any(fnmatch(path, pattern) for pattern in dataset.files)]
@@ -91,48 +87,16 @@ def matching(folder: Path, dataset: HubDataset) -> list[Path]:
     ]
 
 
-def _newest(files: list[Path]) -> list[Path]:
-    """The files without those of older versions of them that `datasets` prepared, `CONFIG/VERSION/HASH/FILE`: it takes
-    the newest, too. All of them together would be no benchmark."""
-    versions = defaultdict[Path, dict[Path, float]](dict)
-    for file in files:
-        version = file.parent
-        if _VERSION.fullmatch(version.parent.name):
-            of_config = versions[version.parents[1]]
-            of_config[version] = max(of_config.get(version, 0.0), file.stat().st_mtime)
-    old = set[Path]()
-    for config, times in versions.items():
-        newest = max(times, key=lambda version: times[version])
-        if len(times) > 1:
-            what = f"of {len(times)} versions in {config} the newest is taken: {newest.relative_to(config)}"
-            show(f"orgthink: {what}", error=True)
-        old |= times.keys() - {newest}
-    return [file for file in files if file.parent not in old]
-
-
 def hub_cache() -> Path:
     """The folder of the Hub's cache."""
     named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
-    return Path(named) if named else _home() / "hub"
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
+    return Path(named) if named else Path(home) / "hub"
 
 
-def _home() -> Path:
-    named = os.environ.get("HF_HOME")
-    return Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
-
-
-def cached(dataset: HubDataset) -> Iterator[Path]:
-    """Folders of the caches of the Hub and of `datasets` that may hold a data set."""
+def cached(dataset: HubDataset) -> list[Path]:
+    """The folder of the Hub's cache that holds a data set, if it is there."""
     repository = hub_cache() / f"datasets--{dataset.id.replace('/', '--')}"
     named = repository / "refs" / dataset.revision
     commit = named.read_text().strip() if named.is_file() else dataset.revision
-    yield from (each for each in [repository / "snapshots" / commit] if each.is_dir())
-    prepared = Path(os.environ.get("HF_DATASETS_CACHE") or _home() / "datasets")
-    if dataset.revision == "main" and prepared.is_dir():  # `datasets` spells names in its own way
-        wanted = _letters(dataset.id.replace("/", "___"))
-        yield from (each for each in sorted(prepared.iterdir()) if each.is_dir() and _letters(each.name) == wanted)
-
-
-def _letters(name: str) -> str:
-    """A name without capitals, and with the lines only between an owner and a data set."""
-    return re.sub(r"(?<!_)[-_](?!_)", "", name).lower()
+    return [each for each in [repository / "snapshots" / commit] if each.is_dir()]

@@ -1,4 +1,4 @@
-"""What a preparation has spent, in the file `spent.json` of its run folder: cumulative over resumes."""
+"""The costs of a search or training in the file `costs.json` of its run folder: cumulative over resumes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from orgthink.util.files import write_whole
 from orgthink.util.tabular import json_object
 from orgthink.util.validation import adapter
 
-FILE = "spent.json"
+FILE = "costs.json"
 """Name of the file."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """What a search or training used, whatever its result is worth."""
+class Costs:
+    """Costs of a search or training."""
 
     episodes: int = 0
     """Episodes that were run, failed ones included."""
@@ -34,10 +34,10 @@ class Spent:
     seconds: float = 0.0
     """Wall clock."""
 
-    def plus(self, other: Spent) -> Spent:
+    def plus(self, other: Costs) -> Costs:
         """The sum of both."""
         known = self.cost_units is not None and other.cost_units is not None
-        return Spent(
+        return Costs(
             self.episodes + other.episodes,
             self.sampled_tokens + other.sampled_tokens,
             self.replies + other.replies,
@@ -46,11 +46,11 @@ class Spent:
         )
 
 
-def of(episodes: Iterable[Episode], seconds: float) -> Spent:
-    """What these episodes used, and the seconds that they took together."""
+def of(episodes: Iterable[Episode], seconds: float) -> Costs:
+    """The costs of these episodes, which took `seconds` together."""
     found = list(episodes)
     costs = [cost(episode) for episode in found]
-    return Spent(
+    return Costs(
         len(found),
         sum(map(sampled_tokens, found)),
         sum(map(replies, found)),
@@ -59,19 +59,19 @@ def of(episodes: Iterable[Episode], seconds: float) -> Spent:
     )
 
 
-def read(folder: Path) -> Spent:
-    """What a run folder has spent; nothing if it has no such file. UserError if the file cannot be read."""
+def read(folder: Path) -> Costs:
+    """The costs of a run folder; zero without the file. UserError if the file cannot be read."""
     file = folder / FILE
     if not file.is_file():
-        return Spent()
+        return Costs()
     try:
-        return adapter(Spent).validate_python(json_object(file))
+        return adapter(Costs).validate_python(json_object(file))
     except UserError:
         raise
     except ValueError as error:
         raise UserError(f"{file} cannot be read: {str(error).splitlines()[0]}") from error
 
 
-def write(folder: Path, spent: Spent) -> None:
+def write(folder: Path, costs: Costs) -> None:
     """Write the file atomically."""
-    write_whole(folder / FILE, json.dumps(asdict(spent), indent=2).encode() + b"\n")
+    write_whole(folder / FILE, json.dumps(asdict(costs), indent=2).encode() + b"\n")

@@ -1,17 +1,86 @@
-"""When two outputs of programs are equal, as LiveCodeBench has it.
+"""Tests of LiveCodeBench: how a row packs them, and when two outputs of programs are equal.
 
-A program may mean harm with its output: what cannot be equal by its size is not looked into.
+Public tests are JSON, private ones JSON or packed (base64, zlib, pickle). A pickle is read, never unpickled.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import json
+import pickletools
+import zlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
+
+MOST_BYTES = 512 << 20
+"""Of the private tests of a problem, unpacked."""
+
+_TEXTS = {"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"}
+_FRAMES = {"PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"}
+"""Steps of a pickle that make a text, and steps that make nothing."""
+
+
+class Case(NamedTuple):
+    """One test."""
+
+    input: str
+    """What the program reads; for a function its arguments, one a line in JSON."""
+    output: str
+    """What is right to print, or to return in JSON."""
+
+
+def cases_in(text: str) -> list[Case]:
+    """The tests in a text, in either form. ValueError for anything else."""
+    found = _json(text if text.lstrip().startswith("[") else unpacked(text))
+    if not isinstance(found, list):
+        raise ValueError("the tests are no list")
+    return [_case(case) for case in found]
+
+
+def unpacked(text: str) -> str:
+    """The text in a pickle in zlib in base64. ValueError for anything else, and for more than MOST_BYTES."""
+    try:
+        packed = zlib.decompressobj()
+        pickled = packed.decompress(base64.b64decode(text, validate=True), MOST_BYTES)
+    except (binascii.Error, zlib.error) as error:
+        raise ValueError(f"the tests are neither JSON nor packed: {error}") from None
+    if not packed.eof:
+        raise ValueError(f"the tests are cut off, or larger than {MOST_BYTES >> 20} MiB")
+    return text_of_pickle(pickled)
+
+
+def text_of_pickle(pickled: bytes) -> str:
+    """The one text of a pickle that holds nothing else. ValueError for any other. Nothing is ever unpickled."""
+    text = None
+    with suppress(ValueError):  # it is cut off
+        for step, value, _ in pickletools.genops(pickled):
+            if step.name == "STOP" and text is not None:
+                return text
+            if step.name in _TEXTS and text is None:
+                text = value
+            elif step.name not in _FRAMES:
+                break
+    raise ValueError("the tests are a pickle of something else than one text")
+
+
+def _case(case: Any) -> Case:
+    match case:
+        case {"input": str(input), "output": str(output)}:
+            return Case(input, output)
+    raise ValueError("a test has no input and output")
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the tests are no JSON: {error}") from None
+
 
 _LONGEST = 12
 """Times that plain data of a function may be longer than the right value in JSON (`[]` is `{"items": []}`)."""
@@ -21,16 +90,8 @@ _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 """Rounds no number."""
 
 
-def same_printed(right: str, output: str) -> bool:
-    """Whether the lines are equal without white space around them, or hold the same numbers: 1.0 is 1, exactly."""
-    right, output = right.strip(), output.strip()
-    if right.count("\n") != output.count("\n"):
-        return False
-    return all(map(_same_line, right.split("\n"), output.split("\n")))
-
-
 def printed(output: str) -> str:
-    """Identity of an output: two are equal if and only if `same_printed` says so. It is short: votes keep it."""
+    """Identity of an output: the lines without white space around them, or the numbers that they hold (1.0 is 1)."""
     digest = hashlib.sha256()
     for line in output.strip().split("\n"):
         numbers = _numbers(line)
@@ -60,15 +121,6 @@ def returned(output: str) -> str:
         return hashlib.sha256(_canonical(json.loads(output), itemgetter("items")).encode()).hexdigest()
     except (KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"no plain data: {error!r}") from None
-
-
-def _same_line(right: str, output: str) -> bool:
-    right, output = right.strip(), output.strip()
-    if right == output:
-        return True
-    if len(right.split()) != len(output.split()):
-        return False
-    return (numbers := _numbers(right)) is not None and numbers == _numbers(output)
 
 
 def _numbers(line: str) -> tuple[Decimal, ...] | None:

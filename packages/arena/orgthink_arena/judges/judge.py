@@ -1,4 +1,4 @@
-"""The judge of this machine: one sandbox for all tests of a program."""
+"""Runs a program on the inputs of its tests, all in one bubblewrap sandbox."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from orgthink.tools import bubblewrap, limits
 from orgthink.tools.limits import Cgroup
 from orgthink.tools.python import ending
 from orgthink.tools.sandbox import KERNEL_MB, LOOK
+from orgthink.util.beside import given_up
 from orgthink.util.errors import ToolError
 from orgthink.util.terminal import excerpt
 from orgthink_arena.judges import harness
-from orgthink_arena.tasks.judge import Judge, JudgedOutput, JudgeLimits, Submission, require_waiting, up_to_failure
 
 START = 30.0
 """Seconds for a sandbox to begin, and for what lies between its tests."""
@@ -32,21 +32,52 @@ _places = threading.BoundedSemaphore(os.cpu_count() or 1)
 """Sandboxes of this process at once: more of them would only take each other's seconds."""
 
 
-def in_bubblewrap(name: str, limits: JudgeLimits) -> Judge:
-    """UserError where this machine cannot make sandboxes."""
-    bubblewrap.check()
-    return BubblewrapJudge(limits)
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A program in Python, and how it is to be used."""
+
+    source: str
+    """Its text."""
+    function: str | None = None
+    """The function, or method of its class `Solution`, that a test calls; `None`: it reads from standard input."""
 
 
 @dataclass(frozen=True, slots=True)
-class BubblewrapJudge:
-    """One sandbox for all tests of a program. Of a test it gets the input and a pipe for the output, nothing else."""
+class JudgeLimits:
+    """What a program may use in each test."""
+
+    seconds: float = 6.0
+    """Wall clock."""
+    memory_mb: int = 1024
+    """MiB of memory, for each process and for all of them."""
+    output_mb: int = 16
+    """MiB of output."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedOutput:
+    """What came of a test."""
+
+    text: str
+    """What the program printed on standard output; for a function what it returned, as `harness.plain` writes it."""
+    failure: str | None = None
+    """How it ended, if not well: one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """One sandbox for all tests of a program. The sandbox gets the input of a test and a pipe for the output only: it
+    never learns which outputs are right, because the caller compares them."""
 
     limits: JudgeLimits
     """Of each test."""
 
     @contextmanager
     def outputs(self, program: Submission, inputs: Sequence[str]) -> Generator[Iterator[JudgedOutput]]:
+        """An output for each input, made when it is read; the first failure is the last. It blocks.
+
+        ToolError if the program could not be run at all.
+        """
         with _place(), self._sandbox(program, len(inputs)) as sandbox:
             yield up_to_failure(sandbox.test(text) for text in inputs)
 
@@ -208,3 +239,18 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
     if process.stdout is not None:
         process.stdout.close()
+
+
+def up_to_failure(outputs: Iterator[JudgedOutput]) -> Iterator[JudgedOutput]:
+    """The outputs to the first failure, while somebody waits for them."""
+    for output in outputs:
+        require_waiting()
+        yield output
+        if output.failure is not None:
+            return
+
+
+def require_waiting() -> None:
+    """ToolError if nobody waits for the outputs any more."""
+    if given_up():
+        raise ToolError("the tests were given up")

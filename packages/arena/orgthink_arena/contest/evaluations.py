@@ -1,10 +1,9 @@
-"""Evaluations on demand: each is a run folder, made when it is first needed and gone on with until it is whole."""
+"""The evaluations of an arena: each is a run folder that is made when it is first needed, and resumed."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -19,17 +18,13 @@ from orgthink.util.errors import UserError
 from orgthink.util.references import absolute
 from orgthink.util.terminal import show
 from orgthink.util.validation import plain
-from orgthink_arena.contest.moved import same
-
-Progress = Callable[[Episode, int], None]
-"""Called with every episode that ends, and how many then have."""
 
 
 class Stopped(Exception):
-    """Nothing new begins any more, and an evaluation is not whole."""
+    """Ctrl-C stopped an incomplete evaluation."""
 
 
-class OnDemand:
+class Evaluations:
     """Runs missing evaluations. As a context manager it closes the engines that it opened."""
 
     def __init__(self, stop: asyncio.Event | None = None) -> None:
@@ -48,16 +43,15 @@ class OnDemand:
         await self._engines.__aexit__()
         await self._timed.__aexit__()
 
-    async def episodes(self, path: Path, plan: Evaluation, name: str = "", made: Path | None = None) -> list[Episode]:
-        """The episodes of a plan, in its order; missing ones are run. `name` is for the line of progress,
-        `made` the folder of what was prepared: it may have been moved.
+    async def episodes(self, path: Path, plan: Evaluation, name: str = "") -> list[Episode]:
+        """The episodes of a plan, in its order; missing ones are run. `name` is for the line of progress.
 
         UserError if the folder holds another evaluation, or if an episode failed with an engine error. Stopped if some
         are missing because `stop` is set.
         """
         begun = (path / "config.json").is_file()  # a kill may have left a folder without it
         folder = RunFolder.open(path) if begun else RunFolder.create(path, "eval", plan)
-        require_same(folder, plan, made)
+        require_same(folder, plan)
         found = list(folder.episodes())
         resolved = resolve(plan)
         if len(found) < len(resolved.planned) or any(map(engine_failed, found)):
@@ -78,12 +72,12 @@ class OnDemand:
         return resolved.in_order(found)
 
 
-def require_same(folder: RunFolder, plan: Evaluation, made: Path | None = None) -> None:
+def require_same(folder: RunFolder, plan: Evaluation) -> None:
     """UserError if a folder holds the evaluation of another plan; the name of a server's only model may be new."""
     found, wanted = folder.settings("eval", Evaluation), absolute(plain(plan))
     if plan.engine.model is None:
         wanted["engine"]["model"] = found.engine.model
-    if not same(_decisive(plain(found)), _decisive(wanted), made):
+    if _decisive(plain(found)) != _decisive(wanted):
         raise UserError(f"{folder.path} holds an evaluation of other settings: move it away, or choose another folder")
 
 
