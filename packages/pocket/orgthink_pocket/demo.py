@@ -143,7 +143,7 @@ def _solved(summary: Summary, system: str) -> str:
 
 
 def _tokens(summary: Summary, system: str) -> str:
-    return f"{summary[system]['tokens']['mean']:.0f}"
+    return f"{summary[system]['sampled_tokens']['mean']:.0f}"
 
 
 def _path(summary: Summary, system: str) -> str:

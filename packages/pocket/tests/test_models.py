@@ -13,7 +13,6 @@ from pocket_solver import solve
 
 from orgthink.cli import main
 from orgthink.cli.eval import Eval
-from orgthink.cli.train import Train
 from orgthink.engines import EngineSpec, engine_spec, open_engine
 from orgthink.grammar.asyncthink import DIALECT
 from orgthink.models.tokenizer import Tokenizer
@@ -53,12 +52,10 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
 
-def test_defaults(alone: None) -> None:
-    plan = Eval().plan()
-    assert (plan.task, plan.engine) == ("countdown-mini", EngineSpec("pocket-organizer"))
+def test_a_model_brings_its_prompts_and_budget(alone: None) -> None:
+    plan = Eval(model="pocket-organizer", task="countdown-mini").plan()
     assert (plan.limits.capacity, plan.limits.max_tokens) == (4, 192)
     assert {spec.settings["prompts"] for spec in plan.organizations.values()} == {"pocket"}
-    assert Train().named_recipe == "asyncthink-pocket"
 
 
 def test_a_manager_brings_its_members_and_its_corpus(alone: None) -> None:
@@ -71,7 +68,6 @@ def test_a_manager_brings_its_members_and_its_corpus(alone: None) -> None:
 
 def test_only_an_unknown_model_goes_to_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://there/v1")
-    assert engine_spec() == EngineSpec("pocket-organizer")
     assert engine_spec("pocket-base").folder == MODELS / "pocket-base"
     assert engine_spec("big-model") == EngineSpec("big-model", "http://there/v1")
 
@@ -79,12 +75,21 @@ def test_only_an_unknown_model_goes_to_the_server(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("eval --model poket-base", "unknown model 'poket-base': did you mean pocket-base?"),
-        ("run --roles worker=poket-base", "unknown model 'poket-base': did you mean pocket-base?"),
-        ("eval --prompts poket", "unknown prompt style 'poket': did you mean pocket?"),
-        ("eval --task countdwn-mini", "unknown task 'countdwn-mini': did you mean countdown-mini?"),
+        ("eval --task countdown-mini --model poket-base", "unknown model 'poket-base': did you mean pocket-base?"),
+        (
+            "run --task countdown-mini --model pocket-base --roles worker=poket-base",
+            "unknown model 'poket-base': did you mean pocket-base?",
+        ),
+        (
+            "eval --task countdown-mini --model pocket-base --prompts poket",
+            "unknown prompt style 'poket': did you mean pocket?",
+        ),
+        ("eval --model pocket-base --task countdwn-mini", "unknown task 'countdwn-mini': did you mean countdown-mini?"),
         ("train pockt-base", "unknown recipe 'pockt-base': did you mean pocket-base?"),
-        ("run --set worker=asyncthink", "--depth 1 does not reach them: --depth 2 or more"),
+        (
+            "run --task countdown-mini --model pocket-base --set worker=asyncthink",
+            "--depth 1 does not reach them: --depth 2 or more",
+        ),
     ],
 )
 def test_a_bad_name_gives_one_line(

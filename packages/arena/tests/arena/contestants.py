@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from interruption import request
-from orgthink_arena.searches.spent import Spent, read, write
+from orgthink_arena.searches.costs import Costs, read, write
 from rule_engine import RuleEngine
 from small import TASK_OF_SUMS
 from terse import TERSE
@@ -139,7 +139,7 @@ class Guess:
                 time.sleep(self.settings.pause)
                 found.append(self.settings.seed)
                 folder.write_json("memory.json", found)
-                write(folder.path, read(folder.path).plus(Spent(1, 100 * (1 + self.settings.seed), 2, 2.0, 0.0)))
+                write(folder.path, read(folder.path).plus(Costs(1, 100 * (1 + self.settings.seed), 2, 2.0, 0.0)))
                 report({"step": len(found)})
                 if interrupted.is_set():
                     folder.write("stopped between steps", "")

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from contestants import HERE, arena_file
 from interruption import LEFT
-from orgthink_arena.command import taking
-from orgthink_arena.contest.config import Arena, read_arena
-from orgthink_arena.contest.moved import same
+from orgthink_arena.contest.config import read_arena
 from orgthink_arena.contest.plans import UNCAPPED, Cap, evaluation, put, table_work
 
-from orgthink import tasks
 from orgthink.cli import main
-from orgthink.cli.resuming import settings_of
 from orgthink.record.folder import RunFolder
 from orgthink.util.errors import UserError
 from orgthink.util.files import locked
 
 LEARNED = {"organization": f"{HERE}:Asking", "prepared": {"memory": "guess/memory.json"}}
 """A method that needs a file of a preparation."""
-
-DOCS = Path(HERE).parents[2] / "docs"
 
 
 def run(config: Path, out: Path, *options: str) -> dict[str, Any]:
@@ -73,8 +64,7 @@ def test_every_method_has_a_row_at_every_cap(whole: tuple[Path, dict[str, Any]])
         for name in ("accuracy", "tokens", "cost", "critical_path_steps", "seconds", "search_tokens"):
             assert row[name].keys() == {"mean", "low", "high", "n"}
     assert {"models", "n"} - results["conditions"].keys() == {"models"}
-    assert {file.name for file in out.iterdir()} >= {"results.json", "table.md", "view.html", "frontier-1x.svg"}
-    assert "asking" in (out / "view.html").read_text()
+    assert {file.name for file in out.iterdir()} >= {"results.json", "table.md", "frontier-1x.svg"}
 
 
 def test_the_cap_is_the_mean_of_the_reference_and_no_episode_goes_beyond(whole: tuple[Path, dict[str, Any]]) -> None:
@@ -128,16 +118,6 @@ def test_what_a_preparation_spent_is_in_the_row_and_each_seed_has_its_own(whole:
         assert json.loads(memory.read_text()) == [seed, seed]
 
 
-def test_equal_seeds_give_equal_results(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
-    again = run(arena_file(tmp_path), tmp_path / "again")
-    assert lasting(again) == lasting(whole[1])
-    texts = [
-        [episode.root.text or episode.traces[1].text for episode in RunFolder.open(folder).episodes()]
-        for folder in sorted((whole[0] / "evaluations" / "vote").glob("1x-seed*"))
-    ]
-    assert len(texts) == 2 and texts[0] != texts[1], "another seed is another attempt"
-
-
 @pytest.mark.parametrize("requests", [3, 150])
 def test_after_ctrl_c_the_results_are_the_same(
     whole: tuple[Path, dict[str, Any]], tmp_path: Path, requests: int, monkeypatch: pytest.MonkeyPatch
@@ -148,20 +128,6 @@ def test_after_ctrl_c_the_results_are_the_same(
     assert not (out / "results.json").exists()
     assert main(["arena", "--resume", str(out)]) == 0
     assert lasting(json.loads((out / "results.json").read_text())) == lasting(whole[1])
-
-
-def test_ctrl_c_in_a_preparation_stops_all_and_says_how_to_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    out = tmp_path / "out"
-    with monkeypatch.context() as patch:
-        patch.setattr("orgthink_arena.contest.preparing.prepare", interrupted)
-        assert main(["arena", str(arena_file(tmp_path)), "--out", str(out)]) == 130
-    assert f"go on with: orgthink arena --resume {out}" in capsys.readouterr().err
-    assert not (out / "evaluations").exists()
 
 
 def test_after_a_kill_the_results_are_the_same(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
@@ -203,18 +169,6 @@ def test_a_method_that_fails_costs_only_its_own_row(
     assert "faulty, lost failed" in capsys.readouterr().err
 
 
-def test_a_folder_of_another_arena_is_refused(whole: tuple[Path, dict[str, Any]], tmp_path: Path, capsys) -> None:
-    out, before = whole[0], (whole[0] / "results.json").read_bytes()
-    assert main(["arena", "--resume", str(out), "--n", "5"]) == 2
-    assert "--n replaces a value of CONFIG" in capsys.readouterr().err
-    other = arena_file(tmp_path, n=5)
-    assert main(["arena", str(other), "--resume", str(out)]) == 2
-    assert "other settings" in capsys.readouterr().err
-    assert main(["arena", str(other), "--out", str(out)]) == 2
-    assert "already holds a run" in capsys.readouterr().err
-    assert (out / "results.json").read_bytes() == before
-
-
 def test_only_some_methods_run_and_the_others_can_follow(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     out = tmp_path / "out"
     results = run(arena_file(tmp_path), out, "--only", "base")
@@ -226,42 +180,6 @@ def test_only_some_methods_run_and_the_others_can_follow(whole: tuple[Path, dict
     }
     assert main(["arena", "--resume", str(out)]) == 0
     assert lasting(json.loads((out / "results.json").read_text())) == lasting(whole[1])
-
-
-def test_a_method_that_is_added_runs_and_the_others_do_not_run_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config, out = arena_file(tmp_path, seeds=[0]), tmp_path / "out"
-    before = rows(run(config, out), "1x")
-    config.write_text(f'{config.read_text()}\n[methods.more]\norganization = "sequential"\nmodel = "good"\n')
-    capsys.readouterr()
-    assert main(["arena", str(config), "--resume", str(out)]) == 0
-    assert set(re.findall(r"evaluations/(\w+)/\S+: \d+ episodes", capsys.readouterr().out)) == {"more"}
-    found = rows(json.loads((out / "results.json").read_text()), "1x")
-    assert found.keys() == {*before, "more"} and found["base"] == before["base"]
-
-
-def test_an_arena_whose_folder_was_moved_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = run(arena_file(tmp_path, seeds=[0]), tmp_path / "out")
-    (tmp_path / "elsewhere").mkdir()
-    moved = (tmp_path / "out").rename(tmp_path / "elsewhere" / "mine")
-    shutil.rmtree(moved / "evaluations" / "asking" / "1x-seed0")
-    capsys.readouterr()
-    assert main(["arena", "--resume", str(moved)]) == 0
-    assert set(re.findall(r"evaluations/(\w+)/\S+: \d+ episodes", capsys.readouterr().out)) == {"asking"}
-    assert lasting(json.loads((moved / "results.json").read_text())) == lasting(before)
-
-
-def test_only_what_the_arena_made_may_have_stood_elsewhere(tmp_path: Path) -> None:
-    made = tmp_path / "preparations"
-    wanted = {"engine": {"model": str(made / "a-seed0" / "model")}, "files": [str(tmp_path / "corpus")], "n": 3}
-    moved = {**wanted, "engine": {"model": "/former/preparations/a-seed0/model"}}
-    assert same(wanted, wanted, made) and same(moved, wanted, made)
-    for path in ("/former/preparations/b-seed0/model", "/former/a-seed0/model", "a-seed0/model"):
-        assert not same({**wanted, "engine": {"model": path}}, wanted, made)
-    assert not same({**wanted, "files": ["/former/corpus"]}, wanted, made)
-    assert not same({**wanted, "files": []}, wanted, made) and not same({**wanted, "n": 4}, wanted, made)
-    assert not same({**wanted, "more": 1}, wanted, made)
 
 
 def test_seconds_are_of_episodes_that_run_alone(tmp_path: Path) -> None:
@@ -290,7 +208,6 @@ def test_an_arena_may_have_no_caps(tmp_path: Path) -> None:
     assert list(rows(results, "uncapped")) == ["asking", "wide", "base", "vote"]
     assert all(gap["seconds_ratio"]["mean"] > 0 for gap in results["differences"]["uncapped"])
     assert "caps of every episode: none" in (tmp_path / "out" / "table.md").read_text()
-    assert "asking" in (tmp_path / "out" / "view.html").read_text()
 
 
 def test_a_reference_that_fails_leaves_no_cap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -391,121 +308,11 @@ def test_a_grid_may_choose_the_numbers_of_a_method(tmp_path: Path) -> None:
     assert plan.sampling.temperature == arena.temperature, "the organization's own setting goes first"
 
 
-def test_a_member_that_works_alone_has_its_own_numbers(tmp_path: Path) -> None:
-    pool = {"good": {"model": f"{HERE}:adder:0.9", "max_tokens": 7, "temperature": 0.25}}
-    methods = {
-        "alone": {"organization": "sequential", "model": "good"},
-        "chosen": {"organization": "sequential", "grid": {"model": ["good"]}},
-        "hotter": {"organization": "sequential", "model": "good", "temperature": 0.5},
-        "first": {"organization": "sequential"},
-    }
-    arena = read_arena(arena_file(tmp_path, pool=pool, methods=methods, preparations={}, reference="alone"))
-    found = {
-        name: evaluation(arena, name, UNCAPPED, 0, table_work(arena), method.variants[0], {}).sampling
-        for name, method in arena.methods.items()
-    }
-    assert {(one.max_tokens, one.temperature) for name, one in found.items() if name != "hotter"} == {(7, 0.25)}
-    assert (found["hotter"].max_tokens, found["hotter"].temperature) == (7, 0.5), "what the method names goes first"
-
-
-def test_the_baseline_and_the_benchmark_of_the_docs_are_in_the_table(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tasks, "_opened", dict(tasks._opened))  # another task of the tests has the same name
-    blocks = re.findall(r"^```(?:python|toml)\n# (\S+)\n(.*?)^```", (DOCS / "arena.md").read_text(), re.DOTALL | re.M)
-    lengths = {name: sum(bool(line.strip()) for line in text.splitlines()) for name, text in blocks}
-    assert lengths["tie_break.py"] <= 120 and lengths["sums.py"] <= 40
-    for name, text in blocks:
-        for member, skill in {"SMALL": 0.5, "MIDDLE": 0.6, "LARGE": 0.9}.items():
-            text = text.replace(f"{member}.desc", f'{member}.model = "{HERE}:adder:{skill}"\n{member}.desc')
-        Path(name).write_text(text)  # the server that it names is for models that are not here
-    results = run(Path("arena.toml"), Path("out"), "--n", "6")
-    assert {row["method"]: row["status"] for row in results["table1"]} == dict.fromkeys(
-        ("vote", "base", "tie-break"), "ok"
-    )
-    assert results["conditions"]["mean_budget"]["replies"] == 3
-    assert 2 <= rows(results, "1x")["tie-break"]["cost"]["mean"] <= 3
-
-
 def test_a_value_at_a_path_leaves_its_neighbours() -> None:
     settings: dict[str, Any] = {"suite": {"corpus": "x"}, "n": 1}
     before = settings["suite"]
     put(settings, "suite.topk", 2)
     assert settings == {"suite": {"corpus": "x", "topk": 2}, "n": 1} and before == {"corpus": "x"}
-
-
-def test_folders_of_models_are_whole_paths_wherever_a_model_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else an arena could be gone on with in one folder only. Members, engines and what a server has stay names."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("mine", "good", "member"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.json").touch()
-    pool = {"good": {"model": "mine"}, "far": {"model": "mine", "url": "http://localhost:1/v1"}}
-    base = {"organization": "sequential", "model": "mine", "roles": {"worker": "mine", "solver": "good"}}
-    grid = {"organization": "sequential", "grid": {"model": ["mine", "good", f"{HERE}:adder:1", 1]}}
-    pool["member"] = {}
-    (tmp_path / "rows.jsonl").touch()
-    settings = {"pairs": "rows.jsonl", "episodes": "none", "other": "mine"}
-    preparations = {"guess": {"recipe": f"{HERE}:GUESS", "model": "good", "settings": settings}}
-    methods = {"base": base, "grid": grid}
-    arena = read_arena(arena_file(tmp_path, pool=pool, methods=methods, preparations=preparations, reference="base"))
-    mine = str(tmp_path / "mine")
-    models = {name: member.model for name, member in arena.pool.items()}
-    assert models == {"good": mine, "far": "mine", "member": str(tmp_path / "member")}
-    guess = arena.preparations["guess"]
-    assert guess.model == str(tmp_path / "good"), "no member of the pool"
-    assert guess.settings == {"pairs": str(tmp_path / "rows.jsonl"), "episodes": "none", "other": "mine"}
-    assert arena.methods["base"].model == mine
-    assert arena.methods["base"].roles == {"worker": mine, "solver": "good"}
-    assert arena.methods["grid"].grid == {"model": (mine, "good", f"{HERE}:adder:1", 1)}
-
-
-def test_an_arena_that_was_begun_with_parts_of_paths_is_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "config.json").touch()
-    given = read_arena(arena_file(tmp_path, pool={"good": {"model": "mine"}, "poor": {}}))
-    older = replace(given, pool={**given.pool, "good": replace(given.pool["good"], model="mine")})
-    taking(RunFolder.create(tmp_path / "run", "arena", older), given)
-    with pytest.raises(UserError, match="an arena of other settings, in n: choose"):
-        taking(RunFolder.open(tmp_path / "run"), replace(given, n=5))
-
-
-def test_an_arena_takes_new_methods_and_leaves_out_others_but_changes_none(tmp_path: Path) -> None:
-    first = read_arena(arena_file(tmp_path))
-    RunFolder.create(tmp_path / "run", "arena", first)
-    name, method = next((name, one) for name, one in first.methods.items() if name != first.reference)
-    more = replace(first, methods={**first.methods, "again": method})
-    assert taking(RunFolder.open(tmp_path / "run"), more).config["settings"]["methods"].keys() == more.methods.keys()
-    assert settings_of(RunFolder.open(tmp_path / "run"), "arena", Arena) == more, "a resumed one has them"
-    taking(RunFolder.open(tmp_path / "run"), first)
-    assert settings_of(RunFolder.open(tmp_path / "run"), "arena", Arena) == first
-
-    other = replace(first, methods={**first.methods, name: replace(method, max_tokens=7)})
-    with pytest.raises(UserError, match=f"other settings, in methods.{name}: choose"):
-        taking(RunFolder.open(tmp_path / "run"), other)
-    with locked(tmp_path / "run"), pytest.raises(UserError, match="another process"):
-        taking(RunFolder.open(tmp_path / "run"), more)
-    assert settings_of(RunFolder.open(tmp_path / "run"), "arena", Arena) == first, "what is refused is not written"
-
-
-def test_a_new_method_that_cannot_run_is_not_written_and_can_be_mended(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first, out = read_arena(arena_file(tmp_path)), tmp_path / "out"
-    before = RunFolder.create(out, "arena", first).config
-    new = '\n[methods.new]\norganization = "majority-vote"\nmodel = "good"\nsettings = { samples = VALUE }\n'
-    config = arena_file(tmp_path)
-    text = config.read_text()
-    config.write_text(text + new.replace("VALUE", '"three"'))
-    assert main(["arena", str(config), "--resume", str(out)]) == 2
-    assert "the method new: " in capsys.readouterr().err
-    assert RunFolder.open(out).config == before
-    config.write_text(text + new.replace("VALUE", "3"))
-    assert "new" in taking(RunFolder.open(out), read_arena(config)).config["settings"]["methods"]
 
 
 def test_a_second_arena_in_one_folder_is_refused_and_writes_nothing(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +40,6 @@ def test_a_frontier_has_exactly_the_points_that_no_other_beats(points: list[tupl
         return any(price <= point[0] and value >= point[1] and (price, value) != point for price, value in set(points))
 
     assert frontier(points) == sorted(point for point in set(points) if not beaten(point))
-
-
-@given(POINTS)
-def test_along_a_frontier_more_price_is_more_value(points: list[tuple[int, int]]) -> None:
-    best = frontier(points)
-    assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(best))
 
 
 @pytest.mark.parametrize("trained", [False, True])
@@ -101,56 +94,12 @@ def test_a_row_has_the_means_of_all_seeds_and_the_most_of_one_episode() -> None:
     assert found["tasks"]["u"]["mean"] == 1 and found["tasks"]["t"]["mean"] == 0.5
 
 
-def test_seconds_are_only_of_those_that_ran_alone() -> None:
-    assert row(results(seconds=9.0), {})["seconds"]["mean"] == 0.5
-
-
-def test_seconds_are_of_every_training() -> None:
-    """One training of the first takes twice as long as those of the second, another one four times."""
-
-    def of(*factors: float) -> Results:
-        by_seed = {seed: [attempt(f"p{i}") for i in range(4)] for seed in range(len(factors))}
-        alone = {
-            seed: [replace(one, seconds=factors[seed] * (1 + i)) for i, one in enumerate(by_seed[seed])]
-            for seed in by_seed
-        }
-        return Results("x", by_seed, alone, True, dict.fromkeys(by_seed, 0))
-
-    found = gap(of(2.0, 4.0), of(1.0, 1.0))["seconds_ratio"]
-    assert found["mean"] == pytest.approx(8**0.5) and found["low"] < 1, "two trainings that differ tell little"
-    assert row(of(2.0, 4.0), {})["seconds"]["mean"] == pytest.approx(7.5)
-
-
 @pytest.mark.parametrize("ours", [True, False])
 @pytest.mark.parametrize("theirs", [True, False])
 def test_a_gap_is_the_method_minus_the_reference(ours: bool, theirs: bool) -> None:
     found = gap(results(trained=ours, tokens=80), results("reference", trained=theirs, right=False))
     assert (found["method"], found["reference"]) == ("ours", "reference")
     assert (found["accuracy"]["mean"], found["tokens"]["mean"]) == (1, -20)
-
-
-@pytest.mark.parametrize("trained", [False, True])
-def test_a_path_as_a_multiple_of_the_references_is_paired(trained: bool) -> None:
-    def of(factor: int) -> Results:
-        by_seed = {
-            seed: [attempt(f"p{i}", critical_path_steps=factor * (100 + 50 * i)) for i in range(4)] for seed in (0, 1)
-        }
-        alone = {seed: [replace(one, seconds=0.1 * factor) for one in each] for seed, each in by_seed.items()}
-        return Results("x", by_seed, alone, trained, {0: 0})
-
-    found = gap(of(1), of(2))["critical_path_ratio"]
-    assert (found["mean"], found["low"], found["high"]) == pytest.approx((0.5, 0.5, 0.5)), "as on every problem"
-    seconds = gap(of(1), of(2))["seconds_ratio"]
-    assert (seconds["mean"], seconds["low"], seconds["high"]) == pytest.approx((0.5, 0.5, 0.5))
-    assert gap(results(critical_path_steps=0), of(2))["critical_path_ratio"]["mean"] is None
-
-
-def test_forks_and_concurrency_are_compared_too() -> None:
-    found = gap(results(concurrency=2.0), results(forked=False))
-    assert (found["concurrency"]["mean"], found["forked"]["mean"]) == (0.5, 1)
-    assert row(results(), {})["forked"]["mean"] == 1
-    alone = attempt_of(sample.sequential())
-    assert (alone.concurrency, alone.forked) == (1, False)
 
 
 def test_a_failed_row_has_no_numbers_and_says_why() -> None:

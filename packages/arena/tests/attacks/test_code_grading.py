@@ -15,14 +15,12 @@ from attacks.deadline import within
 from attacks.kernel_programs import KERNEL
 from attacks.outside import bait
 from code_rows import fenced, row
-from orgthink_arena.tasks.bench import cases
-from orgthink_arena.tasks.bench.cases import cases_in
+from orgthink_arena.judges.judge import JudgeLimits, Submission
+from orgthink_arena.tasks.bench import configured, program_tests
 from orgthink_arena.tasks.bench.fenced import last_block
 from orgthink_arena.tasks.bench.livecodebench import LIVECODEBENCH_V6, SETTINGS, read_livecodebench
 from orgthink_arena.tasks.bench.rows import renamed
-from orgthink_arena.tasks.bench.settings import configured
 from orgthink_arena.tasks.bench.task import BenchmarkTask
-from orgthink_arena.tasks.judge import JudgeLimits, Submission, judge_named
 
 from orgthink.record.episode import Problem
 
@@ -294,7 +292,7 @@ def test_a_search(attack, outside):
     """It comes to its end, and has found nothing."""
     asked = problem(f"right-{secrets.token_hex(16)}", tests=1)
     assert TASK.grade(asked, fenced(attack.given)).correct == 0
-    judge = judge_named("bubblewrap", JudgeLimits(60.0, 256))
+    judge = Judge(JudgeLimits(60.0, 256))
     with judge.outputs(Submission(f"{attack.given}\nprint('searched')"), ["1\n"]) as outputs:
         output = next(outputs)
     assert (output.text.split()[-1:], output.failure) == (["searched"], None)
@@ -352,7 +350,7 @@ def test_files_that_are_left(attack, outside):
 def test_what_is_changed(attack):
     shows, changes = attack.given
     program = f"import fcntl, os, resource\nparent = os.getppid()\nprint({shows})\n{changes}"
-    with judge_named("bubblewrap", JudgeLimits(SOON, 256)).outputs(Submission(program), ["1\n"] * 3) as outputs:
+    with Judge(JudgeLimits(SOON, 256)).outputs(Submission(program), ["1\n"] * 3) as outputs:
         texts = [output.text for output in outputs if output.failure is None]
     assert len(set(texts)) <= 1
 
@@ -400,9 +398,9 @@ def packed(pickled: bytes) -> str:
     )
 )
 def test_private_tests(attack, monkeypatch):
-    monkeypatch.setattr(cases, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(program_tests, "MOST_BYTES", 1 << 20)
     with pytest.raises(ValueError, match="test") as raised:
-        within(60, lambda: cases_in(attack.given))
+        within(60, lambda: program_tests.cases_in(attack.given))
     assert "\n" not in str(raised.value) and len(str(raised.value)) < 200
 
 

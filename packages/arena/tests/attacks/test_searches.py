@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,12 @@ from typing import Any
 import pytest
 import searched
 from attacks.catalogue import Attack, each
-from attacks.test_run_folders import OWN, snapshot
-from orgthink_arena.searches import proposer, spent
+from orgthink_arena.searches import costs
 from orgthink_arena.searches.meta_agent_search import MetaAgentSearch, MetaAgentSettings
-from orgthink_arena.searches.proposer import graph_in
 from orgthink_arena.searches.search import Searching
 from rule_engine import RuleEngine
 from search_state import designs, gone
-from searched import ALONE, CHECKED, DESIGNER, fenced, settings
+from searched import ALONE, DESIGNER, fenced, settings
 
 from orgthink.engines import EngineSpec
 from orgthink.evaluate.specs import RoleSpec
@@ -79,34 +76,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@each(
-    Attack("a kill when the folder of an evaluation was made", KILLED, "the same archive", Path.mkdir),
-    Attack("a kill when that folder was locked", KILLED, "the same archive", locked),
-    Attack("a kill while its `config.json` was written", KILLED, "the same archive", half_written),
-    Attack("a stray file and a stray folder among the evaluations", KILLED, "the same archive", stray),
-)
-def test_what_is_no_run_folder_yet_is_none(attack: Attack, whole: Path, tmp_path: Path) -> None:
-    cut = shutil.copytree(whole, tmp_path / "cut")
-    attack.given(before_generation_2(cut))
-    assert run(meta(steps=2), cut) == entries(whole)
-    assert spent.read(cut).episodes == spent.read(whole).episodes
-
-
-@each(
-    Attack("the evaluations of a search are a link to those of another", OWN,
-           "one line, exit code 2; the target is unchanged"),
-)  # fmt: skip
-def test_a_search_that_links_to_another(attack: Attack, whole: Path, tmp_path: Path) -> None:
-    cut = shutil.copytree(whole, tmp_path / "cut")
-    before_generation_2(cut)
-    (cut / "evaluations").rename(tmp_path / "theirs")
-    (cut / "evaluations").symlink_to(tmp_path / "theirs")
-    before = snapshot(tmp_path / "theirs")
-    with pytest.raises(UserError, match="evaluations is a link"):
-        run(meta(steps=2), cut)
-    assert snapshot(tmp_path / "theirs") == before and not (tmp_path / "theirs" / "2").exists()
-
-
 GONE = "What a search lacks of itself is named"
 
 
@@ -165,7 +134,7 @@ def test_a_design_that_never_runs_is_one_of_accuracy_0(attack: Attack, tmp_path:
     again = list(RunFolder.open(tmp_path / "run" / "evaluations" / "1-again").episodes())
     assert len(again) == 1 and again[0].answer is not None
     every = sum(len(list(RunFolder.open(path).episodes())) for path in (tmp_path / "run" / "evaluations").iterdir())
-    assert spent.read(tmp_path / "run").episodes == every + 2, "the designs, and what was run again, are paid for"
+    assert costs.read(tmp_path / "run").episodes == every + 2, "the designs, and what was run again, are paid for"
 
 
 @each(
@@ -214,48 +183,6 @@ def test_where_no_engine_answers_no_design_is_to_blame(
 
 
 READ = "The reply of a model that designs is read beside the event loop, in time that is linear in its length"
-
-
-@each(
-    Attack("190 objects that never end, around a long list", READ, "it is left out",
-           '{"a":' * 190 + "[" + "1," * 400_000),
-    Attack("200 objects that end in a long text", READ, "it is left out", '{"nodes":' * 200 + '"' + "x" * 900_000),
-    Attack("a long list with a wrong sign at its end", READ, "it is left out",
-           '{"nodes":' + "[" + "{}," * 400_000 + "oops"),
-)  # fmt: skip
-def test_a_long_reply_is_not_read_from_every_brace(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-    reading = json.JSONDecoder.raw_decode
-
-    def counted(self: json.JSONDecoder, text: str, at: int = 0) -> Any:
-        try:
-            value, end = reading(self, text, at)
-        except json.JSONDecodeError as error:
-            read.append((len(text) if "Unterminated" in error.msg else error.pos) - at)
-            raise
-        read.append(end - at)
-        return value, end
-
-    monkeypatch.setattr(json.JSONDecoder, "raw_decode", counted)
-    with pytest.raises(UserError, match="no JSON object with nodes"):
-        graph_in(attack.given)
-    assert len(attack.given) < sum(read) + 100 < 5 * len(attack.given)
-
-
-@each(Attack("a long broken design before a whole one", READ, "the whole one is taken"))
-def test_a_graph_after_a_long_broken_one_is_found(attack: Attack) -> None:
-    broken = fenced(CHECKED).replace("ballot", "ballot" * 5000).removesuffix("}\n```\n")
-    assert graph_in(f"{{x}} {broken} or {fenced(ALONE)}") == ALONE
-
-
-@each(Attack("a design that may take its time to read", READ, "other episodes go on meanwhile"))
-def test_designs_are_read_beside_the_event_loop(
-    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    places: list[int] = []
-    monkeypatch.setattr(proposer, "graph_in", lambda reply: places.append(threading.get_ident()) or graph_in(reply))
-    designed(tmp_path / "run", ALONE)
-    assert len(places) == 1 and threading.get_ident() not in places
 
 
 KEY = "sk-verysecret-0123456789"

@@ -7,7 +7,6 @@ from orgthink_arena.organizations.best_of_n import BestOfN
 from terse import TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.measure.latency import critical_path
 from orgthink.record.episode import Episode, FormatError, Problem, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
@@ -74,7 +73,3 @@ def test_solutions_without_an_answer_are_not_judged_and_if_there_is_none_that_is
     episode = played(BestOfN(TERSE, samples=2), ["nothing", "at all"], [])
     assert episode.answer is None
     assert [fault.kind for fault in episode.format_faults] == [FormatError.NO_ANSWER] * 2
-
-
-def test_solvers_work_side_by_side_and_so_do_verifiers() -> None:
-    assert critical_path(played(BestOfN(TERSE, samples=3), answers(7, 8, 9), [RIGHT] * 3)) == 4 + 3

@@ -81,16 +81,6 @@ def test_stop_ends_the_episode(tmp_path: Path) -> None:
     assert len(episode.traces) == 1 and episode.answer is None
 
 
-def test_a_wide_step_takes_others_above_the_threshold_but_never_stop(tmp_path: Path) -> None:
-    organization = Pulling(pool=POOL, tools=TOOLS, steps=1, width=3, threshold=0.2, temperature=0.0)
-    near = {"standard_reasoner__hare": 2.0, "standard_reasoner__tortoise": 1.9, "stop": 1.95}
-    policy = preferring(tmp_path, organization, code_reasoner__hare=-1.0, **near)
-    episode = played(replace(organization, policy=policy), ANSWER)
-    assert [trace.model for trace in episode.traces[1:]] == ["hare", "tortoise"]
-    narrow = played(replace(organization, policy=policy, width=1), ANSWER)
-    assert [trace.model for trace in narrow.traces[1:]] == ["hare"]
-
-
 def test_a_failed_action_is_a_status_and_the_answers_of_the_others_vote(tmp_path: Path) -> None:
     organization = Pulling(pool=POOL, tools=TOOLS, steps=2, temperature=0.0, width=2, threshold=0.1)
     policy = preferring(tmp_path, organization, code_reasoner__hare=1.0, standard_reasoner__hare=0.9)
@@ -98,19 +88,6 @@ def test_a_failed_action_is_a_status_and_the_answers_of_the_others_vote(tmp_path
     episode = played(replace(organization, policy=policy), *failing, ANSWER, Turn("hm", when="sequential"))
     statuses = [trace.status for trace in episode.traces if trace.parent == "controller"]
     assert statuses == [Status.ERROR, Status.OK, Status.OK, Status.NO_RETURN] and episode.answer == "7"
-
-
-def test_draws_differ_between_samples_and_not_between_runs() -> None:
-    organization = Pulling(pool=POOL, tools=("standard_reasoner",), steps=4)
-    engine = {name: ScriptedEngine([ANSWER] * 40, model=name) for name in POOL}
-    backings = {name: Backing(one, Sampling(100)) for name, one in engine.items()}
-
-    def models(sample: int) -> list[str | None]:
-        how = {"roles": backings, "sample": sample}
-        found = run_virtual(attempt(organization, PROBLEM, backings["hare"], **how))  # type: ignore[arg-type]
-        return [trace.model for trace in found.traces[1:]]
-
-    assert models(0) == models(0) and len({tuple(models(sample)) for sample in range(6)}) > 1
 
 
 TEXT = st.text(max_size=60)
@@ -192,15 +169,3 @@ def test_a_policy_whose_parts_do_not_fit_is_one_line(
     with pytest.raises(UserError, match=r"not a puppeteer's policy|train it anew") as error:
         load(file)
     assert "\n" not in str(error.value)
-
-
-def test_half_a_surrogate_in_a_problem_is_a_word_like_others() -> None:
-    assert np.isfinite(features("half \ud83d of it", [PastAction(1, 0, True, "\udc00")], 2, 4)).all()
-
-
-@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-3])
-def test_the_coldest_draw_is_the_most_probable_action(tmp_path: Path, temperature: float) -> None:
-    organization = Pulling(pool=POOL, tools=TOOLS, steps=1, temperature=temperature)
-    policy = preferring(tmp_path, organization, standard_reasoner__tortoise=1.0, standard_reasoner__hare=0.9)
-    episode = played(replace(organization, policy=policy), ANSWER)
-    assert [trace.model for trace in episode.traces[1:]] == ["tortoise"]

@@ -18,7 +18,6 @@ from terse import TERSE
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.measure.orchestration import cost
 from orgthink.measure.usage import replies
-from orgthink.organizations.prompts import prompt
 from orgthink.record.episode import Episode, FormatError, Grade, Problem, Sampling, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
@@ -100,11 +99,6 @@ def test_a_step_that_is_cut_off_is_told_so_and_is_a_fault_of_its_agent() -> None
     assert episode.answer == "7"
 
 
-def test_a_call_before_the_cut_is_made() -> None:
-    episode = played([Turn(step(4, program("print 12")).says + "o " * 300), step(3, END), LAST])
-    assert not episode.format_faults and '"value": "12"' in prompts(episode)[1]
-
-
 def test_a_call_that_cannot_be_made_costs_the_default_reward() -> None:
     """It counts the faults of the root alone."""
     episode = played([step(4, ("pyton", {})), step(3, END), LAST])
@@ -154,10 +148,6 @@ def test_a_part_of_the_state_is_bounded_and_keeps_the_newest(parts: list[str], l
         assert found, "something of the newest stays"
     if len("".join(parts)) <= longest:
         assert found == "".join(parts)
-
-
-def test_the_pieces_of_a_state_are_data_of_their_place() -> None:
-    assert prompt("paper", "orchestrator", PROBLEM, documents="D {code}", code="C")[1].content.count("D {code}") == 1
 
 
 def rewarded(reward: ToolOrchestraReward, right: bool, *turns: Turn) -> float:

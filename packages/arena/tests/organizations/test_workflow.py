@@ -143,22 +143,6 @@ def test_a_map_works_on_its_parts_side_by_side():
     assert [trace.start for trace in episode.traces if trace.agent.endswith("/two")] == [1, 5]
 
 
-def test_samples_and_parts_have_names_that_no_node_has():
-    made = workflow(
-        "all",
-        draft=agent("draft", samples=2),
-        draft_1=agent("other"),
-        lines={"kind": "split", "text": "a,b", "separator": ","},
-        each={"kind": "map", "over": "lines", "body": block("inner", inner=agent("part {part}"))},
-        each_1=agent("third"),
-        all=text("{draft} {draft_1} {each} {each_1}"),
-    )
-    said = {"draft": "2", "other": "3", "part": "4", "third": "5"}
-    turns = [Turn(f"<ANSWER> {says} </ANSWER>", to) for to, says in said.items() for _ in range(1 + (says in "24"))]
-    episode = played(made, *turns)
-    assert episode.error is None and len({trace.agent for trace in episode.traces}) == len(episode.traces) == 9
-
-
 def test_parts_beyond_the_bound_are_left_out_and_lists_reach_tools():
     organization = workflow(
         "both",
@@ -263,34 +247,6 @@ def test_what_is_spent_answers_with_what_there_is(limits: Limits, stop: StopReas
     assert (episode.answer, episode.stop) == ("2", stop)
 
 
-def test_a_vote_counts_the_samples_that_the_budget_allowed():
-    organization = workflow("ballot", draft=agent("draft", samples=4), ballot={"kind": "vote", "of": ["draft"]})
-    turns = [Turn(f"<ANSWER> {n} </ANSWER>", when="draft") for n in (8, 7, 7)]
-    episode = played(organization, *turns, limits=Limits(9, forks=3))
-    assert (episode.answer, episode.stop) == ("7", StopReason.BUDGET)
-
-
-def test_parts_that_ended_before_the_budget_did_are_the_answer():
-    organization = workflow(
-        "solved",
-        parts={"kind": "split", "text": "a b c", "separator": " "},
-        solved={"kind": "map", "over": "parts", "body": block("two", one=agent("one {part}"), two=agent("two {one}"))},
-    )
-    turns = [Turn("<ANSWER> 1 </ANSWER>", when="one") for _ in range(3)]
-    episode = played(organization, *turns, Turn("<ANSWER> 2 </ANSWER>", when="two"), limits=Limits(9, turns=4))
-    assert episode.answer is not None and sorted(episode.answer.split()) == ["1", "1", "2"]
-
-
-def test_text_of_others_has_no_effect_as_a_template_or_a_name():
-    organization = workflow("end", one=agent("one"), end=agent("end {one}"))
-    episode = played(
-        organization,
-        Turn("{question} {one.status} {nobody}", when="one"),
-        Turn("<ANSWER> 7 </ANSWER>", when="end {question} {one.status} {nobody}"),
-    )
-    assert episode.answer == "7"
-
-
 class Talker(ScriptedEngine):
     """Says something to everybody, for ever; now and then it fails."""
 
@@ -362,16 +318,6 @@ def test_a_population_picks_who_solved_what_is_most_like_the_question():
     for task in ("apples", "pears"):
         problem = Problem("new", "another task", f"Something else about {task}")
         assert run_virtual(attempt(organization, problem, backing)).answer == f"for {task}"
-
-
-def test_a_population_that_knows_nothing_picks_the_most_accurate():
-    better = read_graph({"nodes": {"said": text("better")}, "output": "said"})
-    individuals = (
-        Individual("a", read_graph({"nodes": {"x": text("a")}, "output": "x"}), 0.2),
-        Individual("b", better, 0.4),
-    )
-    episode = played(EvoFlow(TERSE, population=Population(individuals)))
-    assert episode.answer == "better"
 
 
 NO_AGENT = {"individuals": [{"id": "a", "accuracy": 1.0, "graph": {"nodes": {"a": {"kind": "agent"}}, "output": "a"}}]}

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from members import POOL, TASK
 from orgthink_arena.organizations.router import bank_of, best_member
-from orgthink_arena.searches import spent
+from orgthink_arena.searches import costs
 from orgthink_arena.searches.router_bank import BankSettings, RouterBank
 from terse import TERSE
 
-from orgthink.engines import EngineSpec
-from orgthink.evaluate.specs import RoleSpec
-from orgthink.record.episode import Sampling
 from orgthink.record.folder import RunFolder
 from orgthink.training.recipes.registry import Training, go_on, start
 from orgthink.util.errors import UserError
@@ -37,7 +33,7 @@ def test_a_bank_knows_who_is_right_and_what_it_took(tmp_path: Path) -> None:
     assert all(known.scores == {"wrong": 0.0, "right": 1.0} for known in bank.problems)
     assert all(known.tokens["wrong"] > known.tokens["right"] for known in bank.problems)
     assert best_member(("wrong", "right"), bank.problems) == "right"
-    used = spent.read(tmp_path / "run")
+    used = costs.read(tmp_path / "run")
     tokens = sum(known.tokens[name] * 2 for known in bank.problems for name in POOL)
     assert (used.episodes, used.replies, used.cost_units, used.sampled_tokens) == (24, 24, 24.0, tokens)
 
@@ -62,24 +58,9 @@ def test_a_bank_that_was_stopped_goes_on(tmp_path: Path) -> None:
     )
 
 
-def test_given_run_folders_are_taken(tmp_path: Path) -> None:
-    made(tmp_path / "first")
-    given = {"right": str(tmp_path / "first" / "members" / "right")}
-    job = RouterBank(replace(JOB.settings, evaluations=given))
-    file, lines = made(tmp_path / "second", job)
-    assert {line["member"] for line in lines} == {"wrong"} and len(lines) == 12 == job.steps
-    assert all(known.scores == {"wrong": 0.0, "right": 1.0} for known in bank_of(str(file)).problems)
-    assert spent.read(tmp_path / "second").episodes == 12
-
-
 def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the pool is empty"):
         BankSettings(TASK, {})
-    with pytest.raises(ValueError, match="evaluations name 'nobody'"):
-        BankSettings(TASK, POOL, evaluations={"nobody": "x"})
-    other = {"right": str(tmp_path)}
-    with pytest.raises(UserError, match="is not a run folder"):
-        made(tmp_path / "run", RouterBank(replace(JOB.settings, evaluations=other)))
 
 
 def test_a_second_process_makes_nothing_of_a_bank(tmp_path: Path) -> None:
@@ -101,27 +82,3 @@ def rule(text):
 async def opened(rest, **settings):
     return RuleEngine(rule, model=rest)
 """
-
-
-def test_what_failed_is_spent_however_often_it_was_run_again(tmp_path: Path) -> None:
-    works, engine = tmp_path / "works", tmp_path / "engine.py"
-    engine.write_text(ENGINE.format(works=str(works)))
-    flaky = RoleSpec(EngineSpec(f"{engine}:opened:flaky"), Sampling(40))
-    folder = start(
-        Training("test", RouterBank(BankSettings(TASK, {"flaky": flaky, "right": POOL["right"]}, TERSE, problems=4))),
-        tmp_path / "run",
-    )
-    counted = list[int]()
-    for _ in range(2):
-        with pytest.raises(UserError, match="no graded problem in common"):
-            go_on(folder, lambda line: None)
-        counted.append(spent.read(folder.path).episodes)
-    works.touch()
-    go_on(folder, lambda line: None)
-    assert [*counted, spent.read(folder.path).episodes] == [8, 12, 16]
-
-
-@pytest.mark.parametrize("name", ["../../climbed", "/absolute", "a/b", ".", "", "\x1b]0;x\x07", "x" * 300])
-def test_a_member_is_no_path(name: str) -> None:
-    with pytest.raises(ValueError, match="names a folder"):
-        BankSettings(TASK, {name: POOL["right"], "wrong": POOL["wrong"]})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from orgthink_arena.judges.harness import plain
-from orgthink_arena.tasks.bench.outputs import printed, returned, same_printed, same_returned
+from orgthink_arena.tasks.bench.program_tests import printed, returned, same_returned
 
 NUMBERS = st.sampled_from(["1", "1.0", "01", "+1", "1e0", "0.1", "1_0", "10", "nan", "inf", "Infinity", "-0", "0", "x"])
 PRINTED = st.lists(st.lists(NUMBERS, max_size=2).map(" ".join), max_size=2).map("\n".join)
@@ -47,18 +47,12 @@ JSON = st.recursive(
     ],
 )
 def test_printed(right, output, same):
-    assert same_printed(right, output) is same
-
-
-@given(PRINTED, PRINTED)
-def test_identities_agree_with_the_comparison(one, other):
-    """A vote counts as one what the grader would take for one."""
-    assert (printed(one) == printed(other)) == same_printed(one, other) == same_printed(other, one)
+    assert (printed(right) == printed(output)) is same
 
 
 @given(PRINTED)
 def test_an_output_is_itself(one):
-    assert same_printed(one, one)
+    assert printed(one) == printed(f" {one} \n")
 
 
 @given(JSON, JSON)

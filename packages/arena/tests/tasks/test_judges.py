@@ -6,16 +6,12 @@ import asyncio
 import errno
 import json
 import os
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from orgthink_arena.judges import bubblewrap_judge
-from orgthink_arena.tasks.judge import JudgedOutput, JudgeLimits, Submission, judge_named
+from orgthink_arena.judges import judge
+from orgthink_arena.judges.judge import Judge, JudgedOutput, JudgeLimits, Submission
 
 from orgthink.tools import bubblewrap, limits
 from orgthink.util.beside import in_thread
@@ -26,60 +22,24 @@ ADDS = "print(sum(map(int, input().split())))"
 METHOD = "class Solution:\n    def f(self, a, b):\n        print('debug')\n        return {}"
 
 
-class RunsCode(BaseHTTPRequestHandler):
-    """Runs what it is sent, as a SandboxFusion server does, without any walls."""
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        run = [sys.executable, "-I", "-c", body["code"]]
-        done = subprocess.run(run, input=body["stdin"], capture_output=True, text=True)
-        ran = {"status": "Finished", "return_code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
-        status = "Failed" if done.returncode else "Success"
-        answer = json.dumps({"status": status, "message": "", "run_result": ran}).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def log_message(self, format, *arguments):
-        pass
-
-
-@contextmanager
-def fusion():
-    with ThreadingHTTPServer(("127.0.0.1", 0), RunsCode) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-@pytest.fixture(params=["bubblewrap", "server"])
-def sandbox(request):
-    if request.param == "bubblewrap":
-        yield "bubblewrap"
-        return
-    with fusion() as url:
-        yield url
-
-
-def outputs(source: str, *inputs: str, function: str | None = None, sandbox="bubblewrap", limits=LIMITS):
-    with judge_named(sandbox, limits).outputs(Submission(source, function), inputs) as found:
+def outputs(source: str, *inputs: str, function: str | None = None, limits=LIMITS):
+    with Judge(limits).outputs(Submission(source, function), inputs) as found:
         return list(found)
 
 
-def test_what_is_printed(sandbox):
-    assert outputs(ADDS, "1 2", "3 4\n", sandbox=sandbox) == [JudgedOutput("3\n"), JudgedOutput("7\n")]
+def test_what_is_printed():
+    assert outputs(ADDS, "1 2", "3 4\n") == [JudgedOutput("3\n"), JudgedOutput("7\n")]
 
 
-def test_what_is_returned(sandbox):
+def test_what_is_returned():
     returned = METHOD.format("((a, b), {a: [b]}, {a}, None, 'é', True, 0.5)")
-    found = outputs(returned, "1\n[2]", "3\n[4]", function="f", sandbox=sandbox)
+    found = outputs(returned, "1\n[2]", "3\n[4]", function="f")
     assert [json.loads(output.text)[1]["items"] for output in found] == [[[1, [[2]]]], [[3, [[4]]]]]
     assert json.loads(found[0].text)[:1] + json.loads(found[0].text)[2:] == [{}, {}, None, "é", True, 0.5]
 
 
-def test_a_failure_is_the_last(sandbox):
-    first, second = outputs(ADDS, "1 2", "one", "3 4", sandbox=sandbox)
+def test_a_failure_is_the_last():
+    first, second = outputs(ADDS, "1 2", "one", "3 4")
     assert (first.failure, second.text) == (None, "")
     assert second.failure is not None and second.failure.startswith("exit code 1")
 
@@ -99,8 +59,8 @@ def test_a_failure_is_the_last(sandbox):
         ("print(len(str(10 ** 9000)))", "9001\n"),
     ],
 )
-def test_programs_run_as_they_expect(source, text, sandbox):
-    assert outputs(source, "a", sandbox=sandbox) == [JudgedOutput(text)]
+def test_programs_run_as_they_expect(source, text):
+    assert outputs(source, "a") == [JudgedOutput(text)]
 
 
 def test_a_large_input_and_an_odd_one():
@@ -127,33 +87,21 @@ def test_limits(source, limits, failure):
     assert failure is not None or "256 MiB" in str(last.failure)
 
 
-def test_a_program_that_ends_by_the_kernel_between_two_looks(monkeypatch):
-    if limits._parent() is None:
-        pytest.skip("the kernel counts no memory of ours here")
-    monkeypatch.setattr(bubblewrap_judge, "LOOK", 60.0)  # whoever is killed, the program ends
-    source = """import os, time
-own = os.fork() and os.fork()
-x = bytearray(b'1') * (170 << 20)
-os.wait() if own else time.sleep(20)"""
-    (last,) = outputs(source, "1", limits=LIMITS)
-    assert last.failure == "stopped: all its processes held more than 256 MiB"
-
-
 def test_who_wants_no_more_outputs_leaves_nothing():
     before, files = set(limits.children(os.getpid())), set(os.listdir("/proc/self/fd"))
-    with judge_named("bubblewrap", LIMITS).outputs(Submission(ADDS), ["1 2"] * 99) as found:
+    with Judge(LIMITS).outputs(Submission(ADDS), ["1 2"] * 99) as found:
         assert next(found).text == "3\n"
     assert set(limits.children(os.getpid())) == before
     assert set(os.listdir("/proc/self/fd")) == files
 
 
 def test_no_more_than_so_many_at_once(monkeypatch):
-    monkeypatch.setattr(bubblewrap_judge, "_places", threading.BoundedSemaphore(2))
+    monkeypatch.setattr(judge, "_places", threading.BoundedSemaphore(2))
     at_once, most, lock, pair = 0, 0, threading.Lock(), threading.Barrier(2, timeout=60)
 
     def one(_: int) -> str:
         nonlocal at_once, most
-        with judge_named("bubblewrap", LIMITS).outputs(Submission(ADDS), ["1 2"]) as found:
+        with Judge(LIMITS).outputs(Submission(ADDS), ["1 2"]) as found:
             with lock:
                 at_once += 1
                 most = max(most, at_once)
@@ -178,21 +126,17 @@ def unchecked():
 def test_without_a_sandbox_nothing_runs(unchecked, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="apt-get install bubblewrap"):
-        judge_named("bubblewrap", LIMITS)
-    for name in ("http://", "docker"):
-        with pytest.raises(UserError):
-            judge_named(name, LIMITS)
+        bubblewrap.check()
 
 
 def test_a_sandbox_that_does_not_start_is_no_wrong_answer(monkeypatch, tmp_path):
-    judge = judge_named("bubblewrap", LIMITS)
     fake = tmp_path / "bwrap"
     fake.write_text("#!/bin/sh\necho 'bwrap: out of namespaces' >&2\nexit 1\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     with (
         pytest.raises(ToolError, match="did not start: bwrap: out of namespaces"),
-        judge.outputs(Submission(ADDS), ["1 2"]),
+        Judge(LIMITS).outputs(Submission(ADDS), ["1 2"]),
     ):
         pass
 
@@ -203,9 +147,9 @@ def test_a_test_that_cannot_be_sent_is_no_wrong_answer(monkeypatch):
     def refuses(*_: object) -> None:
         raise OSError(errno.ETOOMANYREFS, os.strerror(errno.ETOOMANYREFS))
 
-    with judge_named("bubblewrap", LIMITS).outputs(Submission(ADDS), ["1 2", "3 4"]) as found:
+    with Judge(LIMITS).outputs(Submission(ADDS), ["1 2", "3 4"]) as found:
         assert next(found) == JudgedOutput("3\n")
-        monkeypatch.setattr(bubblewrap_judge.socket, "send_fds", refuses)
+        monkeypatch.setattr(judge.socket, "send_fds", refuses)
         with pytest.raises(ToolError, match="Too many references"):
             next(found)
 
@@ -213,7 +157,7 @@ def test_a_test_that_cannot_be_sent_is_no_wrong_answer(monkeypatch):
 @pytest.mark.parametrize("waits", [False, True])
 async def test_tests_that_nobody_waits_for_end(waits, monkeypatch):
     """Ctrl-C does not wait for slow programs, nor for those that wait for a place."""
-    monkeypatch.setattr(bubblewrap_judge, "_places", threading.BoundedSemaphore(1))
+    monkeypatch.setattr(judge, "_places", threading.BoundedSemaphore(1))
     before, began, errors = set(limits.children(os.getpid())), threading.Event(), list[Exception]()
 
     def work() -> None:
@@ -224,7 +168,7 @@ async def test_tests_that_nobody_waits_for_end(waits, monkeypatch):
             errors.append(error)
 
     if waits:
-        bubblewrap_judge._places.acquire()
+        judge._places.acquire()
     task = asyncio.create_task(in_thread(work))
     while not began.is_set():
         await asyncio.sleep(0.01)
@@ -237,6 +181,6 @@ async def test_tests_that_nobody_waits_for_end(waits, monkeypatch):
             await asyncio.sleep(0.01)
     assert "given up" in str(errors[0])
     if waits:
-        bubblewrap_judge._places.release()
-    with bubblewrap_judge._place():
+        judge._places.release()
+    with judge._place():
         assert set(limits.children(os.getpid())) == before

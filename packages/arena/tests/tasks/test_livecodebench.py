@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from code_rows import PUBLIC_ONLY, RIGHT, ROWS, WRONG, fenced, packed, row, write_rows
 from orgthink_arena.tasks.bench import livecodebench
-from orgthink_arena.tasks.bench.cases import cases_in
-from orgthink_arena.tasks.bench.livecodebench import within
+from orgthink_arena.tasks.bench.program_tests import cases_in
 from registered import register
 from rule_engine import RuleEngine
 from terse import STYLE
@@ -29,7 +28,6 @@ from orgthink.tasks.task import Task
 from orgthink.tasks.vote import prepared, vote
 from orgthink.tools import bubblewrap
 from orgthink.util.errors import UserError
-from orgthink.util.tabular import parquet_bytes
 
 KEYS = {row["question_content"]: row["question_id"] for row in ROWS}
 
@@ -165,49 +163,6 @@ def test_windows_and_other_settings(rows):
     ):
         with pytest.raises(UserError, match=message):
             next(task_named(f"bench:livecodebench-v6:{rows}?{settings}").problems("test", 0))
-
-
-@pytest.mark.parametrize(
-    ("file", "v5", "v6"),
-    [
-        ("livecodebench/test5.jsonl", 5, 0),
-        ("livecodebench/test6.jsonl", 0, 5),
-        ("livecodebench/test.jsonl", 0, 0),
-        ("lighteval/v6/test-00000-of-00001.jsonl", 0, 5),
-        ("lighteval/v5/test-00000-of-00001.parquet", 5, 0),
-        ("lighteval/release_v6/test-00000-of-00001.jsonl", 0, 0),
-    ],
-)
-def test_rows_in_the_cache_of_the_hub(tmp_path, monkeypatch, file, v5, v6):
-    owner, _, path = file.partition("/")
-    place = tmp_path / f"datasets--{owner}--code_generation_lite" / "snapshots" / "main" / path
-    place.parent.mkdir(parents=True)
-    write_rows(place) if place.suffix == ".jsonl" else place.write_bytes(parquet_bytes(ROWS, place))
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "none"))
-    for name, count in (("livecodebench-v5", v5), ("livecodebench-v6", v6)):
-        task = task_named(f"bench:{name}")
-        if count:
-            assert len(task.rows) == count
-        else:
-            with pytest.raises(UserError, match="nothing is downloaded here"):
-                next(task.problems("test", 0))
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "inside"),
-    [
-        ("", "", True),
-        ("2025-01", "2025-01", True),
-        ("2025-01-11", "2025-01-11", True),
-        ("2025-01-12", "", False),
-        ("", "2025-01-10", False),
-        ("2024", "2025", True),
-        ("", "2024-12", False),
-    ],
-)
-def test_a_window(first, last, inside):
-    assert within("2025-01-11T00:00:00", first, last) is inside
 
 
 def test_plain_and_packed_tests_are_the_same():

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
-import time
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import ANY
 
 import pytest
 from contestants import HERE, arena_file
 from orgthink_arena.contest.config import Arena, Method, Preparation, read_arena
-from orgthink_arena.contest.preparing import Prepared, given_settings, prepare, prepare_or_reason, spent_in, sum_of
-from orgthink_arena.contest.side_by_side import prepare_all
-from orgthink_arena.searches.spent import Spent
+from orgthink_arena.contest.preparations import Prepared, costs_in, given_settings, prepare, prepare_all
+from orgthink_arena.searches.costs import Costs
 
 from orgthink.record.folder import RunFolder
 from orgthink.training.recipes.registry import RECIPES, Training, start, training_of
 from orgthink.util.errors import UserError
-from orgthink.util.files import locked
 
 
 def guesses(folder: Path, **settings: object) -> Arena:
@@ -33,112 +27,19 @@ def test_what_was_stopped_goes_on_and_what_is_done_is_left_alone(tmp_path: Path)
     arena = guesses(tmp_path, steps=3)
     folder = tmp_path / "preparations" / "guess-seed1"
     first = prepare(tmp_path, arena, "guess", 1)
-    assert json.loads((folder / "memory.json").read_text()) == [1, 1, 1] and first.spent.sampled_tokens == 600
+    assert json.loads((folder / "memory.json").read_text()) == [1, 1, 1] and first.costs.sampled_tokens == 600
     before = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
     assert prepare(tmp_path, arena, "guess", 1) == first
     assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == before, "nothing was done again"
     (folder / "prepared.json").unlink()  # as if it had been killed in its last step
     (folder / "memory.json").write_text("[1, 1]")
-    assert prepare(tmp_path, arena, "guess", 1).spent.sampled_tokens == 800, "only the missing step, and it is counted"
-
-
-def test_arenas_beside_each_other_share_what_was_prepared(tmp_path: Path) -> None:
-    arena = replace(guesses(tmp_path), prepared_in="trainings")
-    first = prepare(tmp_path / "one", arena, "guess", 0)
-    written = (first.folder / "memory.json").stat().st_mtime_ns
-    assert first.folder == tmp_path / "trainings" / "guess-seed0"
-    assert prepare(tmp_path / "two", replace(arena, n=7), "guess", 0) == first
-    assert (first.folder / "memory.json").stat().st_mtime_ns == written
-    for outside in ("../elsewhere", "/tmp", ".."):
-        with pytest.raises(ValueError, match="names a folder"):
-            replace(arena, prepared_in=outside)
-
-
-@pytest.mark.parametrize("ends", ["done", "stopped"])
-def test_what_another_process_prepares_is_waited_for(
-    ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arena = guesses(tmp_path)
-    first = prepare(tmp_path, arena, "guess", 0)
-    done = (first.folder / "prepared.json").read_bytes()
-    (first.folder / "prepared.json").unlink()
-    looks: list[float] = []
-    with ExitStack() as other:
-        other.enter_context(locked(first.folder))
-
-        def sleep(seconds: float) -> None:
-            looks.append(seconds)
-            if len(looks) == 3:  # the other process ends
-                if ends == "done":
-                    (first.folder / "prepared.json").write_bytes(done)
-                other.close()
-
-        monkeypatch.setattr(time, "sleep", sleep)
-        capsys.readouterr()
-        assert prepare_or_reason(tmp_path, arena, "guess", 0) == replace(first, spent=ANY)
-    assert len(looks) == 3
-    shown = capsys.readouterr().out
-    assert shown.count("guess-seed0: another process prepares it; this one waits for that") == 1
-    assert ("steps …" in shown) == (ends == "stopped")
-
-
-def test_one_is_done_wherever_the_command_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With names of files and folders as they are typed, relative ones, and then with whole paths."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text("from contestants import GUESS")
-    first = Preparation("mine.py:GUESS", {"steps": 1})
-    arena = replace(guesses(tmp_path), preparations={"first": first, "guess": replace(first, after="first")})
-    made = prepare(Path("out"), arena, "guess", 0)
-    written = (made.folder / "memory.json").stat().st_mtime_ns
-    assert prepare(Path("out"), arena, "guess", 0) == made
-    assert prepare(tmp_path / "out", arena, "guess", 0).folder.samefile(made.folder)
-    assert (made.folder / "memory.json").stat().st_mtime_ns == written
-
-
-def test_one_that_comes_after_another_is_done_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    first = Preparation(f"{HERE}:GUESS", {"steps": 1})
-    arena = replace(guesses(tmp_path), preparations={"first": first, "guess": replace(first, after="first")})
-    made = prepare(Path("out"), arena, "guess", 0)
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    assert prepare(tmp_path / "out", arena, "guess", 0).folder == tmp_path / made.folder
-
-
-def test_a_model_may_be_named_by_any_path_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "model").mkdir()
-    arena = guesses(tmp_path, steps=1)
-    for model in ("model", "./model", str(tmp_path / "model")):
-        named = {"guess": replace(arena.preparations["guess"], model=model)}
-        assert prepare(tmp_path / "out", replace(arena, preparations=named), "guess", 0).spent.sampled_tokens == 100
+    assert prepare(tmp_path, arena, "guess", 1).costs.sampled_tokens == 800, "only the missing step, and it is counted"
 
 
 def test_a_run_of_other_settings_is_refused(tmp_path: Path) -> None:
     prepare(tmp_path, guesses(tmp_path, steps=1), "guess", 0)
     with pytest.raises(UserError, match="other settings"):
         prepare(tmp_path, guesses(tmp_path, steps=2), "guess", 0)
-
-
-def test_one_that_draws_nothing_at_random_is_run_once_for_all_seeds(tmp_path: Path) -> None:
-    arena = guesses(tmp_path)
-    arena = replace(arena, preparations={"guess": replace(arena.preparations["guess"], seeded=False)})
-    found = prepare_all(tmp_path, arena, arena.methods)
-    assert found["guess", 0] == found["guess", 1]
-    assert [each.name for each in (tmp_path / "preparations").iterdir()] == ["guess"]
-
-
-def test_what_is_to_run_and_how_far_it_is_are_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arena = guesses(tmp_path, steps=3)
-    prepare_all(tmp_path, arena, arena.methods)
-    first, second, *rest = capsys.readouterr().out.splitlines()
-    assert first.startswith("to prepare: guess × 2 (")
-    assert second == f"guess-seed0: {HERE}:GUESS, 3 steps …"
-    assert rest[0].startswith("  guess-seed0: 1/3") and "left" not in rest[0]
-    assert rest[1].startswith("  guess-seed0: 2/3") and re.search(r"  about \d+ s left$", rest[1])
-    assert rest[2].startswith("  guess-seed0: 3/3") and "left" not in rest[2]
-    prepare_all(tmp_path, arena, arena.methods)
-    assert capsys.readouterr().out == "", "nothing is left to run"
 
 
 def test_one_that_comes_after_another_starts_from_its_result_of_the_same_seed(tmp_path: Path) -> None:
@@ -204,14 +105,9 @@ def test_what_a_training_sampled_is_in_its_metrics(tmp_path: Path) -> None:
         {"step": 2, "sampled_tokens": 20.0, "drawn_groups": 1, "cost_units": 1.0, "seconds": {"rollout": 4}},
     ]
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    assert spent_in(folder) == Spent(24, 168 + 160, 0, 32.0, 7.0)
+    assert costs_in(folder) == Costs(24, 168 + 160, 0, 32.0, 7.0)
     (folder / "metrics.jsonl").write_text('{"step": 1, "sampled_tokens": 900, "seconds": 2.5}\n')
-    assert spent_in(folder).sampled_tokens == 900, "without groups it is that of the whole step"
-
-
-def test_a_sum_of_nothing_is_nothing() -> None:
-    assert sum_of([]) == Spent()
-    assert sum_of([Spent(1, 2, 3, None, 4.0), Spent(1, 1, 1, 1.0, 1.0)]).cost_units is None
+    assert costs_in(folder).sampled_tokens == 900, "without groups it is that of the whole step"
 
 
 def test_what_comes_after_a_failure_fails_with_it_and_runs_nothing(
