@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from attacks.catalogue import Attack, each
+from orgthink_arena.judges.judge import JudgedOutput, JudgeLimits
 from orgthink_arena.tasks.bench import livecodebench
-from orgthink_arena.tasks.judge import JudgedOutput, JudgeLimits
 from tiny_recipes import ASYNCTHINK, named
 
 from orgthink.cli import main
@@ -103,12 +103,12 @@ class Judges:
     """Runs nothing, and remembers what it was asked to run."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, JudgeLimits]] = []
+        self.asked: list[JudgeLimits] = []
 
-    def named(self, sandbox: str, limits: JudgeLimits) -> Any:
+    def made(self, limits: JudgeLimits) -> Any:
         @contextmanager
         def outputs(program: object, inputs: list[str]) -> Any:
-            self.asked.append((sandbox, limits))
+            self.asked.append(limits)
             yield iter([JudgedOutput("2")] * len(inputs))
 
         self.outputs = outputs
@@ -117,7 +117,7 @@ class Judges:
 
 PRIVATE = '[{"input": "1", "output": "2"}]'
 ANSWER = "```python\nprint(2)\n```"
-STRANGERS = {"sandbox": "http://stranger", "seconds": 1e9, "memory_mb": 10**6}
+STRANGERS = {"seconds": 1e9, "memory_mb": 10**6}
 
 
 def graded_by_programs(answer: str = ANSWER) -> Episode:
@@ -136,15 +136,11 @@ def judges(here: Path, monkeypatch: pytest.MonkeyPatch) -> Judges:
            "metadata": "{}", "contest_date": "2025-02-01", "question_id": "x"}  # fmt: skip
     (here / "rows.jsonl").write_text(json.dumps(row) + "\n")
     judges = Judges()
-    monkeypatch.setattr(livecodebench, "judge_named", judges.named)
+    monkeypatch.setattr(livecodebench, "Judge", judges.made)
     return judges
 
 
-@each(
-    Attack(
-        "a record with a program, a server to run it at, and 10⁹ seconds for it", PROGRAMS, "the stored grade counts"
-    )
-)
+@each(Attack("a record with a program and 10⁹ seconds for it", PROGRAMS, "the stored grade counts"))
 def test_a_program_in_a_record(attack: Attack, judges: Judges, capsys: pytest.CaptureFixture[str]) -> None:
     foreign("eval", evaluation("bench:livecodebench-v6:rows.jsonl", "sequential"), graded_by_programs())
     assert main(["measure", "run", "--json"]) == 0
@@ -154,7 +150,7 @@ def test_a_program_in_a_record(attack: Attack, judges: Judges, capsys: pytest.Ca
     assert main(["measure", "run", "--json", "--trust"]) == 0
     settings = livecodebench.SETTINGS
     limits = JudgeLimits(settings["seconds"], settings["memory_mb"])
-    assert judges.asked == [(settings["sandbox"], limits)]
+    assert judges.asked == [limits]
 
 
 @each(Attack("a record with a program that is not its answer", PROGRAMS, "the solver is not graded"))

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
-import signal
-import time
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +21,6 @@ from orgthink.grammar.solution import read_proposal
 from orgthink.record.episode import Message, Problem, Sampling
 from orgthink.record.folder import RunFolder
 from orgthink.runtime import Agent, Organization, Session
-from orgthink.training.interrupt import interrupt
 
 HERE = str(Path(__file__).resolve())
 
@@ -97,11 +93,6 @@ class GuessSettings:
     steps: int = 2
     seed: int = 0
     fails: bool = False
-    killed: bool = False
-    alone: bool = True
-    """Whether it works without another search beside it."""
-    pause: float = 0.0
-    """Seconds of a step."""
     report_every: int = 1
 
 
@@ -123,27 +114,13 @@ class Guess:
     def run(self, folder: RunFolder, report: Callable[[dict[str, Any]], None]) -> Path:
         if self.settings.fails:
             raise RuntimeError("nothing to be found")
-        if self.settings.killed:
-            os.kill(os.getpid(), signal.SIGKILL)
         file = folder.path / "memory.json"
         found = json.loads(file.read_text()) if file.exists() else []
-        folder.write("begun", "")
-        for _ in range(0 if self.settings.alone else 6_000):
-            if len(list(folder.path.parent.glob("*/begun"))) > 1:
-                break
-            time.sleep(0.01)
-        else:
-            assert self.settings.alone, "no other search begins"
-        with interrupt(lambda: "a step") as interrupted:
-            while len(found) < self.steps:
-                time.sleep(self.settings.pause)
-                found.append(self.settings.seed)
-                folder.write_json("memory.json", found)
-                write(folder.path, read(folder.path).plus(Costs(1, 100 * (1 + self.settings.seed), 2, 2.0, 0.0)))
-                report({"step": len(found)})
-                if interrupted.is_set():
-                    folder.write("stopped between steps", "")
-                    raise KeyboardInterrupt
+        while len(found) < self.steps:
+            found.append(self.settings.seed)
+            folder.write_json("memory.json", found)
+            write(folder.path, read(folder.path).plus(Costs(1, 100 * (1 + self.settings.seed), 2, 2.0, 0.0)))
+            report({"step": len(found)})
         return folder.path
 
 
@@ -160,7 +137,6 @@ def arena_file(folder: Path, **changes: Any) -> Path:
         "capacity": 4,
         "max_tokens": 30,
         "prompts": TERSE,
-        "page": 2,
         "development": {"task": f"{TASK_OF_SUMS}@0/2", "n": 3},
         "pool": {"good": {"model": f"{HERE}:adder:0.8"}, "poor": {"model": f"{HERE}:adder:0.3"}},
         "preparations": {"guess": {"recipe": f"{HERE}:GUESS"}},

@@ -122,4 +122,4 @@ def test_what_comes_after_a_failure_fails_with_it_and_runs_nothing(
     assert found == {(name, 0): "nothing to be found" for name in preparations}
     assert [path.name for path in (tmp_path / "preparations").iterdir()] == ["hopeless-seed0"]
     said = capsys.readouterr()
-    assert said.out.count("steps …") == 1 and said.err.count("nothing to be found") == 1
+    assert said.out.count("steps: 2 …") == 1 and said.err.count("nothing to be found") == 1

@@ -15,7 +15,7 @@ from attacks.deadline import within
 from attacks.kernel_programs import KERNEL
 from attacks.outside import bait
 from code_rows import fenced, row
-from orgthink_arena.judges.judge import JudgeLimits, Submission
+from orgthink_arena.judges.judge import Judge, JudgeLimits, Submission
 from orgthink_arena.tasks.bench import configured, program_tests
 from orgthink_arena.tasks.bench.fenced import last_block
 from orgthink_arena.tasks.bench.livecodebench import LIVECODEBENCH_V6, SETTINGS, read_livecodebench
@@ -24,6 +24,7 @@ from orgthink_arena.tasks.bench.task import BenchmarkTask
 
 from orgthink.record.episode import Problem
 
+pytestmark = pytest.mark.thorough
 HIDDEN = "What is right to print is in no sandbox: not in files, variables, arguments, memory or other processes."
 UNFORGED = "Only what a program printed, or returned as plain data, counts; it is compared outside."
 ENDED = "A test that is over leaves nothing to the next one, and nothing behind."

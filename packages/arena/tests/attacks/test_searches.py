@@ -24,6 +24,7 @@ from orgthink.training.recipes.registry import Training, go_on, start
 from orgthink.util import redaction
 from orgthink.util.errors import ContextFull, EngineUnavailable, UserError
 
+pytestmark = pytest.mark.thorough
 KILLED = "A search that was killed goes on, whenever the kill came"
 SURVIVES = "No design of a model ends a search, as long as older workflows run"
 

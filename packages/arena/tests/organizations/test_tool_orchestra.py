@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from managed import Toys, ask, program, reply
-from orgthink_arena.organizations.rebuilt_state import _newest
-from orgthink_arena.organizations.tool_orchestra import ToolOrchestra
+from orgthink_arena.organizations.tool_orchestra import ToolOrchestra, _newest
 from orgthink_arena.rewards.tool_orchestra import ToolOrchestraReward
 from terse import TERSE
 

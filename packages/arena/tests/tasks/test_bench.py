@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -14,15 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from orgthink_arena.tasks.bench import BENCHMARKS, BenchmarkTask
 from orgthink_arena.tasks.bench.letters import letter_of
-from orgthink_arena.tasks.bench.mathematics import _LINE, MATHEMATICS, final_result
+from orgthink_arena.tasks.bench.mathematics import MATHEMATICS, final_result
 
 from orgthink.cli import main
 from orgthink.record.episode import Problem
 from orgthink.tasks import task_named, task_of
 from orgthink.tasks.vote import vote
 from orgthink.util.errors import UserError
-from orgthink.util.references import references
-from orgthink.util.registry import registered_only
 
 OPTIONS = ["10 eV", "a good answer", "both", "none"]
 MODEL = f"{Path(__file__).parent / 'bench_model.py'}:open_manner"
@@ -241,20 +238,6 @@ def test_the_grader_of_letters_is_total_and_reads_a_boxed_letter_behind_anything
         assert letter_of(f"{text}\n\n\\boxed{{C}}", OPTIONS) == "C"
 
 
-SIMPLE = [
-    (_MARKS, r"[*`$\"“”]|\\[,;! ]|(?<!\w)_+|_+(?!\w)", ["_", "_", "a", " ", "*", "\\", ",", "é"]),
-    (
-        _ANOTHER,
-        r"[\s.,;:)]*(?:(?:and|or|nor|&|/|,|;)\s*)+(?:either\s+|option\s+)?[(\[]?[A-J]"
-        r"(?=\s*(?:$|[).,;:/\]&]|and\b|or\b|are\b))",
-        [" ", ",", ";", ".", ":", ")", "and", "or", "nor", "&", "/", "either ", "option ", "(", "A", "B", " x", "\n"],
-    ),
-    (
-        _LINE,
-        r"^[ \t>#*_]*(?:final[ \t]+)?answer[ \t]*[*_]*[ \t]*:(?P<text>.*)$",
-        ["answer", "Answer", " ", "\t", "*", "_", ":", "final ", "\n", "x", "#", ">"],
-    ),
-]
 """A pattern that is quick, the same as it is easily said, and what its texts are made of."""
 
 
@@ -301,39 +284,7 @@ def test_countdown_uses_every_number_once(answer, right, tmp_path):
     assert task_named("bench:countdown-3to4").grade(problem, answer).all_correct == right
 
 
-def test_the_list_names_them(capsys):
-    assert main(["list", "benchmarks"]) == 0
-    out = capsys.readouterr().out
-    assert "orgthink.benchmarks" in out and all(name in out for name in BENCHMARKS)
-
-
 PAGE = Path(__file__).parents[2] / "docs" / "named_benchmarks.md"
-
-
-def test_a_benchmark_in_a_file_of_yours(tmp_path, monkeypatch, capsys):
-    """The one of the page: no more than 40 lines, and it works in a run folder as it does on the command line."""
-    blocks = dict(re.findall(r"```(python|json)\n(.*?)```", PAGE.read_text(), re.DOTALL))
-    assert len(blocks["python"].splitlines()) <= 40
-    monkeypatch.chdir(tmp_path)
-    Path("my_benchmark.py").write_text(blocks["python"])
-    Path("problems.jsonl").write_text(blocks["json"])
-    Path("my_model.py").write_text(
-        "from rule_engine import RuleEngine\n"
-        "async def riddler(rest, *, threaded=True):\n"
-        "    return RuleEngine(lambda text: ' <ANSWER>A piano.</ANSWER>' if 'one word' in text else ' ?')\n"
-    )
-    options = ["--organizations", "sequential", "--model", "my_model.py:riddler", "--out", "run"]
-    assert main(["eval", "--task", f"bench:my_benchmark.py:RIDDLES:{tmp_path}/problems.jsonl", *options]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "score avg@4" in out and "temperature 0.7" in out and "template one-word" in out
-    assert json.loads(Path("run/summary.json").read_text())["sequential"]["avg_at_k"]["mean"] == 0.5
-    monkeypatch.chdir(tmp_path.parent)
-    assert main(["eval", "--resume", str(tmp_path / "run")]) == 0
-    assert list(references({"task": ["bench:my.plugin:RIDDLES", "bench:aime25:rows.jsonl"]})) == [
-        "bench:my.plugin:RIDDLES"
-    ]
-    with registered_only(), pytest.raises(UserError, match="not installed"):
-        task_named(f"bench:{tmp_path / 'my_benchmark.py'}:RIDDLES")
 
 
 def test_a_record_that_names_code_as_its_benchmark_has_no_task(tmp_path: Path) -> None:

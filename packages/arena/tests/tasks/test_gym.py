@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,6 @@ import pytest
 pytest.importorskip("reasoning_gym")
 
 from orgthink_arena.tasks import gym
-from orgthink_arena.tasks.gym_process import SCORING
 
 from orgthink.record.episode import Problem
 from orgthink.tasks import task_named, task_of
@@ -106,29 +104,14 @@ def test_every_name_is_offered_or_refused() -> None:
 
 
 def test_answers_other_than_the_reference_are_right_too() -> None:
-    countdown, bits, queens = (task_named(f"gym:{name}") for name in ("countdown", "bitwise_arithmetic", "n_queens"))
+    countdown, queens = (task_named(f"gym:{name}") for name in ("countdown", "n_queens"))
     for problem in first("gym:countdown", 5):
         assert countdown.grade(problem, f"({problem.data['answer']})").all_correct
         assert not countdown.grade(problem, f"2*({problem.data['answer']})/2").correct, "numbers that are not given"
-    for problem in first("gym:bitwise_arithmetic", 5):
-        assert bits.grade(problem, str(int(problem.data["answer"], 0))).all_correct
     for problem in first("gym:number_sorting", 5):
         assert task_named("gym:number_sorting").grade(problem, problem.data["answer"].replace("'", '"')).all_correct
     (problem,) = first("gym:n_queens", 1)
     assert not queens.grade(problem, problem.data["answer"].replace("Q", "_")).correct
-
-
-def test_a_scorer_that_hangs_is_wrong_and_the_next_answer_is_graded() -> None:
-    task = task_named("gym:coin_flip")
-    (problem,) = first("gym:coin_flip", 1)
-    before = gym.PROCESS.process
-    assert not task.grade(problem, "1e99999999999").correct
-    assert gym.PROCESS.process is not before, f"{SCORING} seconds ended it"
-    assert task.grade(problem, problem.data["answer"]).all_correct
-    assert gym.PROCESS.process is not None
-    gym.PROCESS.process.send_signal(signal.SIGKILL)
-    gym.PROCESS.process.wait()
-    assert task.grade(problem, problem.data["answer"]).all_correct
 
 
 def test_a_broken_reasoning_gym_grades_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,49 +140,11 @@ def test_an_answer_that_kills_its_scorer_is_wrong(monkeypatch: pytest.MonkeyPatc
         first("gym:chain_sum", 1)
 
 
-def test_while_an_answer_is_scored_python_refuses_to_run_anything(tmp_path: Path) -> None:
-    """A scorer that evaluates the answer gets nowhere, and what is seen by nobody else is refused at any time."""
-    program = f"""if True:
-        import reasoning_gym, sys
-        from orgthink.tasks import gym_process
-        canary = {str(tmp_path / "canary")!r}
-        tries = [
-            lambda: eval(f"open({{canary!r}}, 'w')"),
-            lambda: exec("1"),
-            lambda: open(canary, "w"),
-            lambda: open(sys.executable),
-            lambda: __import__("os").system(f"touch {{canary}}"),
-            lambda: __import__("subprocess").run(["touch", canary]),
-            lambda: __import__("socket").socket(),
-            lambda: __import__("pathlib").Path(canary).touch(),
-            lambda: __import__("wave"),
-        ]
-        class Scorer:
-            def score_answer(self, answer, entry):
-                return float(tries[int(answer)]() is not None)
-        sys.addaudithook(gym_process._audit)
-        gym_process._entry = lambda name, settings, number: {{"question": "?", "answer": "the right one"}}
-        gym_process._dataset = lambda name, settings, chunk: Scorer()
-        grades = [gym_process.grade("maze", {{}}, 0, str(i))["right"] for i in range(len(tries))]
-        refused = 0
-        for one in (tries[2], *tries[4:8]):
-            try:
-                one()
-            except PermissionError:
-                refused += 1
-        print(grades.count(False), len(grades), refused)
-    """
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["9", "9", "5"]
-    assert not os.listdir(tmp_path)
-
-
 def test_equal_questions_are_never_in_both_splits() -> None:
     """By the question, whatever the seed and the settings are: the tower has few."""
     names = (
         "gym:tower_of_hanoi",
         "gym:tower_of_hanoi?max_disks=4",
-        "gym:coin_flip?max_trials=6",
         "gym:string_splitting",
     )
     of = {
@@ -213,8 +158,6 @@ def test_seeds_and_settings_change_the_stream() -> None:
     one, other = ([p.id for p in first("gym:mini_sudoku", 20, "train", seed)] for seed in (0, 1))
     assert not set(one) & set(other) and one == [p.id for p in first("gym:mini_sudoku", 20, "train")]
     assert all(p.text.count("_") == 3 for p in first("gym:mini_sudoku?min_empty=3&max_empty=3", 5))
-    easy, hard = (first(f"gym:chain_sum?level={level}", 20) for level in (0, 9))
-    assert max(len(p.text) for p in easy) < max(len(p.text) for p in hard)
 
 
 @pytest.mark.parametrize(
@@ -231,8 +174,6 @@ def test_seeds_and_settings_change_the_stream() -> None:
         "gym:mini_sudoku?seed=3": "unknown setting",
         "gym:mini_sudoku?min_empty": "takes settings as SETTING=VALUE",
         "gym:mini_sudoku?min_empty=8&min_empty=9": "each once",
-        "gym:mini_sudoku?level=5": "has the levels 0 to 4, not 5",
-        "gym:acre?level=0": "gym:acre has no levels",
         "gym:spell_backward?data_file=../../../secret": "may not name a file",
     }.items(),
 )
@@ -243,8 +184,8 @@ def test_what_cannot_be_is_refused_in_a_line(name: str, line: str) -> None:
 
 
 def test_names_with_settings_are_parts_of_mixtures() -> None:
-    mixture = task_named("gym:chain_sum?max_terms=3+sudoku+gym:mini_sudoku?min_empty=8&level=1")
-    assert mixture.name == "gym:chain_sum?max_terms=3+sudoku+gym:mini_sudoku?level=1&min_empty=8"
+    mixture = task_named("gym:chain_sum?max_terms=3+sudoku+gym:mini_sudoku?min_empty=8&max_empty=9")
+    assert mixture.name == "gym:chain_sum?max_terms=3+sudoku+gym:mini_sudoku?max_empty=9&min_empty=8"
     sums, grid, mini = islice(mixture.problems("test", 0), 3)
     assert (sums.task, grid.task) == ("gym:chain_sum?max_terms=3", "sudoku")
     for problem in (sums, mini):

@@ -29,7 +29,7 @@ _DECLARED = re.compile(
 """`The answer is B`, and not `The answer is a matter of taste`."""
 _CONFIRMED = re.compile(rf"\b[Oo]ption\s+{_LETTER}\s+is\s+(?:the\s+)?(?:correct|right)\b")
 _ALONE = re.compile(rf"{_LETTER}[.:)]?(?:\s|$)")
-_ONLY = re.compile(rf"{_LETTER}\s*[.!]?")
+_LINE = re.compile(rf"{_LETTER}[.:)]?(?P<rest>\s.*|[.!]?)")
 _SEVERAL = re.compile(r"[\s.,;)]*(?:(?:and|or|&|/)\s*|,\s*)(?:option\s+)?[(\[]?[A-J](?![\w'’])")
 _SUPPOSED = re.compile(r"\b(?:if|suppose|supposing|assume|assuming|unless|whether)\b[^.!?\n]{0,40}$", re.IGNORECASE)
 _WRONG = re.compile(r"\b(?:wrong|incorrect|not\s+(?:the|an?))\s+(?:\w+\s+)?$", re.IGNORECASE)
@@ -44,10 +44,19 @@ def letter_of(answer: str, options: Sequence[str]) -> str | None:
     elif declared := _declarations(text):
         letter = _single(text, declared[-1])
     else:
-        lines = [match for line in text.splitlines() if (match := _ONLY.fullmatch(line.strip()))]
-        letters = {line["letter"].upper() for line in lines}
+        letters = {found for line in text.splitlines() if (found := _alone(line.strip(), options))}
         letter = letters.pop() if len(letters) == 1 else None
     return letter if letter is not None and letter in LETTERS[: len(options)] else None
+
+
+def _alone(line: str, options: Sequence[str]) -> str | None:
+    """The letter of a line that holds nothing else, except the text of its option."""
+    found = _LINE.fullmatch(line)
+    if found is None:
+        return None
+    place, rest = LETTERS.index(found["letter"].upper()), found["rest"].strip(" .").casefold()
+    quoted = place < len(options) and rest == options[place].strip(" .").casefold()
+    return LETTERS[place] if quoted or not rest else None
 
 
 def _declarations(text: str) -> list[re.Match[str]]:
