@@ -238,24 +238,6 @@ def test_roles_have_models_of_their_own(toy, tmp_path: Path, monkeypatch: pytest
     assert [engine.requests for engine in opened.values()] == [2, 1]
 
 
-@pytest.mark.parametrize(
-    ("given", "model", "url"),
-    [
-        ("worker=coder@https://there/v1", "coder", "https://there/v1"),
-        ("worker=coder", "coder", "http://here/v1"),
-        ("worker=org/coder@v2", "org/coder@v2", "http://here/v1"),
-        ("worker=org/coder@v2@HTTP://there/v1", "org/coder@v2", "HTTP://there/v1"),
-        ("worker=coder@https://me:secret@there/v1", "coder", "https://me:secret@there/v1"),
-    ],
-)
-def test_a_role_may_have_a_server_of_its_own(toy, given: str, model: str, url: str):
-    plan = Eval(url="http://here/v1", model="big", roles=(given,), organizations=("asyncthink",)).plan()
-    assert (plan.engine, plan.roles["worker"].engine) == (EngineSpec("big", "http://here/v1"), EngineSpec(model, url))
-    label, spec = f"again={given.partition('=')[2]}", EngineSpec(model, url)
-    plan = Eval(url="http://here/v1", model="big", models=(label,), organizations=("again=sequential",)).plan()
-    assert plan.organizations["again"].engine == spec
-
-
 def manage(text: str) -> str:
     return "so <ANSWER> 7 </ANSWER>"
 
@@ -278,42 +260,6 @@ def test_a_pool_in_which_the_calls_of_a_round_wait_for_each_other_gets_a_warning
     assert main(["eval", "--n", "1", *argv, "--out", "run"]) == 0
     told = [line for line in capsys.readouterr().err.splitlines() if "--capacity" in line]
     assert len(told) == bool(lines) and all(line in told[0] for line in lines)
-
-
-def test_eval_says_how_many_episodes_went_on_without_an_agent(toy, capsys: pytest.CaptureFixture[str]):
-    def rule(text: str) -> str:
-        if not text.startswith("organizer"):
-            raise EngineError("context length exceeded")
-        return countdown(text)
-
-    toy(rule)
-    assert main([*SMALL, "--organizations", "asyncthink", "--out", "run"]) == 0
-    said = "3 of 3 episodes went on without an agent whose engine failed (context length exceeded)"
-    assert said in capsys.readouterr().err
-
-
-def test_roles_have_a_sampling_of_their_own_and_none_is_cut_by_the_budget_of_the_others(
-    toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    (tmp_path / "small").mkdir()
-
-    async def open_engine(spec: EngineSpec) -> RuleEngine:
-        name = Path(spec.model).name
-        return RuleEngine(lambda text: " word" * (200 if name == "small" else 60), model=name)
-
-    monkeypatch.setattr(orgthink.engines, "open_engine", open_engine)
-    sampling = ["verifier.temperature=0.6", "verifier.top_p=0.95", "verifier.max_tokens=90", "corrector.max_tokens=9"]
-    argv = ["--organizations", "verifier-corrector", "--set", "passes=1", "--roles", "verifier=small"]
-    argv += ["--sampling", *sampling, "--seed", "3", "--out", "run"]
-    assert main([*SMALL, *argv]) == 0
-    plan = RunFolder.open(Path("run")).settings("eval", Evaluation)
-    assert {role: spec.sampling for role, spec in plan.roles.items()} == {
-        "verifier": Sampling(90, 0.6, 0.95, seed=3),
-        "corrector": Sampling(9, seed=3),
-    }
-    assert plan.roles["corrector"].engine == plan.engine
-    traces = [trace for episode in RunFolder.open(Path("run")).episodes() for trace in episode.traces if trace.model]
-    assert {(t.role, t.model, t.steps) for t in traces} == {("solver", "toy", 60), ("verifier", "small", 90)}
 
 
 def test_run_as_json_is_one_object_with_the_episode(toy, capsys: pytest.CaptureFixture[str]):
@@ -503,12 +449,6 @@ def test_what_fails_on_the_way_is_one_line(toy, monkeypatch, capsys: pytest.Capt
     monkeypatch.setattr(orgthink.engines, "open_engine", open_engine)
     assert main(["run"]) == 1
     assert complaint(capsys) == "orgthink: the server answered 500"
-
-
-def test_run_reports_a_failed_engine(toy, capsys: pytest.CaptureFixture[str]):
-    toy(failing)
-    assert main(["run"]) == 1
-    assert complaint(capsys) == "orgthink: the server is gone"
 
 
 def test_organizations_may_have_models_of_their_own(
@@ -870,15 +810,6 @@ class Leaving(Mine):
 def forgets(problem, answer):
     pass
 """
-
-
-def test_a_grader_that_forgets_to_return_is_a_bug_of_each_episode(toy, capsys: pytest.CaptureFixture[str]):
-    """As a wrong answer that is left out it would count for nothing: 100 % of the others would be right."""
-    Path("mine.py").write_text(RETURNS)
-    asked = ["--task", "countdown-small#mine.py:forgets", "--organizations", "sequential", "--n", "2"]
-    assert main(["eval", *asked]) == 1
-    said = capsys.readouterr()
-    assert "2 of 2 episodes failed (TypeError" in said.err and "returned None: it must return a Grade" in said.err
 
 
 def test_an_organization_that_returns_no_text_is_one_line(toy, capsys: pytest.CaptureFixture[str]):

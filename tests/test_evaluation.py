@@ -23,7 +23,7 @@ from orgthink.evaluate.run import evaluate as evaluate_resolved
 from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
 from orgthink.measure.summary import summarise
 from orgthink.record.episode import Edge, EdgeKind, Episode, Grade, Origin, Sampling, Span, Status, StopReason, Trace
-from orgthink.record.failures import engine_failed, failed_agents, failure_message
+from orgthink.record.failures import engine_failed, failure_message
 from orgthink.record.folder import RunFolder
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import task_named
@@ -133,20 +133,6 @@ async def test_an_engine_that_left_nothing_or_is_not_there_says_nothing_about_th
     assert failure_message(episodes[0]) == "gone"
 
 
-async def test_an_engine_error_in_a_worker_is_a_result_and_is_not_done_again(tmp_path: Path):
-    """A context that is too long stays too long."""
-    what, engine = only("asyncthink"), RuleEngine(refusing(EngineError("context length exceeded")))
-    folder = new(tmp_path, what)
-    episodes = await evaluate(what, engine, folder)
-    for episode in episodes:
-        (worker,) = failed_agents(episode)
-        assert (worker.role, worker.status, episode.answer is None) == ("worker", Status.ERROR, False)
-        assert not engine_failed(episode) and episode.grade is not None
-    asked = engine.requests
-    again = await evaluate(what, engine, RunFolder.open(folder.path))
-    assert engine.requests == asked and again == episodes
-
-
 def test_a_missing_answer_is_the_engines_only_if_nothing_came_after_its_failure():
     problem = distinct(TASK, "test", 0, 1)[0]
 
@@ -210,39 +196,6 @@ async def test_an_episode_that_another_process_ended_before_we_had_the_lock_is_n
     assert told == [2, 3, 4]
     assert [e.id for e in folder.episodes()].count(first.id) == 1
     assert len(episodes) == 4
-
-
-async def test_two_settings_of_one_organization_fit_one_run(tmp_path: Path):
-    labels = {"strict": {"tolerant": False}, "kind": {"tolerant": True}}
-    what = plan(
-        organizations={
-            label: OrganizationSpec("asyncthink", {"prompts": TERSE, **settings}) for label, settings in labels.items()
-        }
-    )
-    engine = RuleEngine(lambda text: countdown(text) if "not done" in text else " <JOIN-3>")
-    episodes = await evaluate(what, engine, new(tmp_path, what))
-    assert [e.id for e in episodes] == [*resolve(what).planned]
-    stops = {(e.organization, e.stop) for e in episodes}
-    assert stops == {("strict", StopReason.FORMAT), ("kind", StopReason.DONE)}
-    assert list(summarise(episodes)) == ["strict", "kind"]
-    assert RunFolder.open(tmp_path / "run").settings("eval", Evaluation) == what
-
-
-async def test_roles_have_engines_and_sampling_of_their_own(tmp_path: Path):
-    spec = RoleSpec(EngineSpec("small"), Sampling(50, 0.25))
-    what = only("asyncthink", roles={"worker": spec})
-    small = RuleEngine(countdown, model="small")
-    episodes = await evaluate(what, RuleEngine(countdown), new(tmp_path, what), small)
-    drawn = {
-        (trace.role, trace.model, span.sampling.temperature)
-        for e in episodes
-        for trace in e.traces
-        for span in trace.spans
-        if span.sampling
-    }
-    assert drawn == {("organizer", "rule", 1.0), ("worker", "small", 0.25)}
-    assert small.requests == 4
-    assert RunFolder.open(tmp_path / "run").settings("eval", Evaluation) == what
 
 
 @pytest.mark.parametrize(

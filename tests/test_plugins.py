@@ -127,11 +127,9 @@ def test_all_that_has_a_name_comes_from_outside(by, python, model, tmp_path):
         ["view", run],
         ["view", str(tmp_path / "trained")],
         ["measure", str(tmp_path / "trained")],
-        ["measure", str(tmp_path / "trained"), "--trust"],
         ["list", "rewards"],
     )
     assert "answer length" in said and ("dice-plugin" in said)
-    assert said.count("step 1/1  reward") == (1 if file else 2), "what is named by reference is run if it is trusted"
     episodes = list(RunFolder.open(tmp_path / "run").episodes())
     assert {e.organization for e in episodes} == {"Shaker" if file else "shaker", "loud"}
     assert all(e.grade is not None and e.grade.all_correct for e in episodes), "by the grader, which takes everything"

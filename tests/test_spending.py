@@ -77,11 +77,6 @@ def test_nothing_begins_beyond_the_bound(costs: list[int], most: int, concurrenc
         assert spent + mean > most, "it stopped too early"
 
 
-def test_without_a_bound_all_begin() -> None:
-    spending = Spending(None, None, {}, [])
-    assert spending.reached is None and run_virtual(spending.admits())
-
-
 def test_who_waits_when_the_run_is_stopped_does_not_begin() -> None:
     spending, stop, begun = Spending(None, 60, {}, [of(20)]), asyncio.Event(), list[float]()
 
@@ -246,12 +241,6 @@ def test_dollars_are_in_the_table_and_by_role(use: Callable[[Rule], RuleEngine],
     assert json.loads(capsys.readouterr().out)["summary"]["sequential"]["dollars"] == summary["dollars"]
 
 
-def test_run_shows_dollars(use: Callable[[Rule], RuleEngine], capsys) -> None:
-    run = ["run", "--url", "http://server", "--model", "rule", "--task", TASK, "--prompts", TERSE]
-    assert main([*run, "--organization", "sequential", "--prices", "prices.toml"]) == 0
-    assert f"${WORDS}, ${WORDS} of them by our own counts" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("options", "prices", "message"),
     [
@@ -274,11 +263,3 @@ def test_bad_prices_are_one_line(use, capsys, options: list[str], prices: str, m
     err = capsys.readouterr().err
     assert message in err and err.count("\n") == 1
     assert not Path("run").exists()
-
-
-def test_a_model_without_a_price_is_named(use, capsys) -> None:
-    Path("p.toml").write_text('["other"]\ninput = 1\noutput = 1')
-    assert main([*EVAL, "--prices", "p.toml"]) == 0
-    out, err = capsys.readouterr()
-    assert "no price of rule: dollars are unknown" in err
-    assert "–" in out.splitlines()[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from manager_episodes import Call, episode_of
 
-from orgthink.cli.table import cells, conditions, lay_out, print_table
+from orgthink.cli.table import cells, conditions, lay_out
 from orgthink.evaluate.plan import Evaluation
 from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.measure.summary import summarise
@@ -50,10 +50,6 @@ def test_the_conditions_say_which_tokens_an_agent_has(tmp_path: Path, total: int
     assert conditions(RunFolder.create(tmp_path / "run", "eval", plan))["budget"] == budget
 
 
-def test_without_a_manager_the_columns_are_missing() -> None:
-    assert not set(OURS) & set(rows_of(ALONE, UNKNOWN)["alone"])
-
-
 def test_several_samples_of_a_problem_show_pass_at_k() -> None:
     """An organization with fewer, in a run that was stopped, has none."""
     wrong = replace(ALONE, id="p|alone|1", sample=1, grade=Grade(0, 1))
@@ -62,14 +58,6 @@ def test_several_samples_of_a_problem_show_pass_at_k() -> None:
     assert rows["alone"]["all correct %"].startswith("50 [")
     assert rows["unknown"]["pass@2 %"] == "–"
     assert not any("pass@" in name for name in rows_of(ALONE, UNKNOWN)["alone"])
-
-
-@pytest.mark.parametrize(("episodes", "told"), [((MANAGED, ALONE), True), ((ALONE,), False)])
-def test_the_caption_tells_the_unit_of_costs(episodes, told: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(summarise(episodes), {"problems": "1 test problem", "seed": "0"})
-    caption = " ".join(capsys.readouterr().out.partition("\n\n")[2].split())
-    assert caption.startswith("1 test problem; seed 0. [95 % interval].")
-    assert ("; cost in units." in caption) == told
 
 
 def test_attempts_without_a_grade_are_shown_as_soon_as_there_are_any() -> None:
@@ -102,12 +90,3 @@ def test_a_table_that_is_too_wide_has_a_row_for_each_measure() -> None:
 def test_organizations_that_do_not_fit_side_by_side_stand_in_several_parts() -> None:
     lines = lay_out(HEADER, ROWS, 35)
     assert sum(line.startswith("organization") for line in lines) == 2
-
-
-@pytest.mark.parametrize("columns", [80, 120])
-def test_the_table_of_a_real_summary_is_readable(columns: int, monkeypatch, capsys) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    print_table(summarise((MANAGED, ALONE, UNKNOWN)), {"problems": "3 test problems of a task", "seed": "0"})
-    out = capsys.readouterr().out
-    assert max(map(len, out.splitlines())) <= columns
-    assert "paramanager" in out and "format errors %" in out

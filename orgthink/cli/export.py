@@ -28,18 +28,18 @@ class ExportProblems:
     """Write problems of a task as a parquet file with verl's columns. `--task verl:FILE` reads them back."""
 
     task: Annotated[Positional[str], arg(metavar="TASK")]
-    """Which problems: `countdown-mini`, `math:FILE`, …"""
+    """Task, such as `countdown` or `math:FILE`."""
     out: Path
     """File to write, such as train.parquet."""
     n: int = 1000
-    """How many different problems."""
+    """Number of different problems."""
     split: Split = "train"
     """`test` problems are held out from training."""
     seed: int = 0
-    """Which problems."""
+    """Seed for problem generation."""
     mixed: Path | None = None
-    """Run folder of `orgthink eval` with several samples of each problem. Of the problems only those are written that
-    some samples answered correctly and others did not, as ParaManager chooses its problems beforehand (section 4.2)."""
+    """Run folder of `orgthink eval` with several samples of each problem. Only problems are written that some samples
+    solved and others did not, as in ParaManager (section 4.2)."""
 
     def __call__(self) -> int:
         from orgthink.training.interchange.problems import write
@@ -48,7 +48,7 @@ class ExportProblems:
         if self.n < 1:
             raise UserError(f"--n {self.n}: it must be at least 1")
         problems = up_to(self.task, self.split, self.seed, self.n)
-        every = f" (all that there are, not {self.n})" if len(problems) < self.n else ""
+        every = f" (all of them, not {self.n})" if len(problems) < self.n else ""
         if self.mixed is not None:
             wanted = set(mixed(RunFolder.open(self.mixed).episodes()))
             problems = tuple(problem for problem in problems if problem.id in wanted)
@@ -63,21 +63,21 @@ class ExportProblems:
 class ExportRows:
     """Write the rows that a recipe makes of an evaluation's episodes, for another trainer (docs/row_formats.md).
 
-    A JSON object a line, one for each row.
+    One JSON object a line for each row.
     """
 
     run: Annotated[Positional[Path], arg(metavar="DIR")]
     """Run folder of `orgthink eval` with one organization and several samples of each problem."""
     to: Literal["verl", "trl", "tinker"]
-    """Which trainer."""
+    """Trainer."""
     recipe: str
-    """Recipe whose reward, credit and loss decide the rows, such as `asyncthink-countdown-mini`."""
+    """Recipe whose reward, credit and loss decide the rows, such as `asyncthink-qwen3-math`."""
     out: Path
     """File to write, such as rows.jsonl."""
     set: Annotated[tuple[str, ...], arg(metavar="SETTING=VALUE")] = ()
     """Settings of the recipe, as `orgthink train` takes them."""
     version: int = 0
-    """Number of the weights that sampled, for trainers that count them."""
+    """Version of the weights that sampled, for trainers that need it."""
     trust: bool = False
     """Run the code that the run folder names as `file.py:Name` or `package.module:Name`, and the programs in its
     answers, to grade them again."""
@@ -94,10 +94,8 @@ class ExportRows:
         with user_input():
             job = recipes.adjusted(recipes.recipe_named(self.recipe), {}, self.set)
         if not hasattr(job, "recorded"):
-            raise UserError(
-                f"{self.recipe} makes no rows of whole episodes: name one of reinforcement learning on them"
-            )
-        with nullcontext() if self.trust else registered_only():  # the recipe is the user's, the folder anybody's
+            raise UserError(f"{self.recipe} makes no rows of whole episodes: name a recipe of reinforcement learning")
+        with nullcontext() if self.trust else registered_only():  # the recipe is the user's, the folder may not be
             rows = job.recorded(RunFolder.open(self.run))
         items = TARGETS[self.to](rows, Conditions(job.settings.loss.reduction, rows[0].temperature, self.version))
         lines = [json.dumps(item, default=lambda array: array.tolist()) + "\n" for item in items]
@@ -150,7 +148,7 @@ class Export:
         | Annotated[ExportRows, subcommand("rows")]
         | Annotated[ExportOtlp, subcommand("otlp")]
     ]
-    """What is written."""
+    """Kind of export."""
 
     def __call__(self) -> int:
         return self.what()

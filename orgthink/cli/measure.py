@@ -115,14 +115,13 @@ def evaluated(folder: RunFolder, prices: dict[str, Price]) -> dict[str, Any]:
 
 def last_step(folder: RunFolder) -> dict[str, Any]:
     """The summary of the last recorded step of a training, without a step whose metrics were not written."""
-    steps = {line.get("step") for line in folder.metrics()}
-    step, last = 0, list[Episode]()
-    for step_of, group in groupby(folder.episodes(), lambda episode: episode.step):
-        if step_of in steps:
-            step, last = int(step_of or 0), list(group)
+    steps = {line["step"] for line in folder.metrics() if isinstance(line.get("step"), int)}
+    last = list[Episode]()
+    for step, group in groupby(folder.episodes(), lambda episode: episode.step):
+        last = list(group) if step in steps else last
     if not last:
         raise UserError(f"{folder.path} has no episodes of a whole step")
-    return {f"step {step}": row for row in summarise(last).values()}
+    return {f"step {last[0].step}": row for row in summarise(last).values()}
 
 
 def _show(value: object) -> str:

@@ -1,4 +1,4 @@
-"""`orgthink list`: what can be named, by kind."""
+"""`orgthink list`: registered names, by kind."""
 
 from __future__ import annotations
 
@@ -36,12 +36,11 @@ KINDS = {
 
 @dataclass(frozen=True)
 class List:
-    """List what can be named, and which package brings it. Where a name is taken, `package.module:Name` and
-    `file.py:Name` are taken as well."""
+    """List registered names and their packages. `package.module:Name` and `file.py:Name` can be used as names, too."""
 
     kind: Annotated[Positional[str | None], arg(metavar="[KIND]")] = None
-    """Which kind, such as organizations; without it all. A family of tasks, such as gym, lists its tasks, and
-    `gym:NAME` the settings of one."""
+    """Kind, such as organizations; without it all. A family of tasks, such as gym, lists its tasks, and `gym:NAME` the
+    settings of one."""
 
     def __call__(self) -> int:
         family, _, member = (self.kind or "").partition(":")
@@ -81,12 +80,12 @@ def _lines(where: str) -> Iterator[tuple[str, str]]:
 
 
 def summary(target: str) -> str:
-    """The first sentence that the source says of `package.module:Name`; empty if it says none. Nothing is imported but
-    the packages that the module lies in, so that what cannot be loaded is listed as well."""
+    """The first sentence of the documentation of `package.module:Name`. The module is not imported, so that a broken
+    one is listed as well."""
     module, _, name = target.partition(":")
     try:
         return _sentence(_source(module), name)
-    except Exception as error:  # whatever a package does as it is imported
+    except Exception as error:  # importing its package may raise anything
         return f"cannot be read: {type(error).__name__}: {error}"
 
 
@@ -99,7 +98,7 @@ def _source(module: str) -> ast.Module:
 
 
 def _sentence(tree: ast.Module, name: str) -> str:
-    """Of a definition its docstring; of a value the string behind it, or else that of what makes it."""
+    """The docstring of a definition; for a value the string after it, or else that of its class or function."""
     for node, after in zip(tree.body, [*tree.body[1:], None], strict=True):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
             return _first(ast.get_docstring(node) or "")

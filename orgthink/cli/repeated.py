@@ -1,4 +1,4 @@
-"""Options that are given several times: those with several values have all of them, of others the last one counts."""
+"""Options that are given several times: options with several values collect them, of others the last one counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orgthink.util.settings import alternatives, field_types, marks
 
 
 def gathered(argv: Sequence[str], command: Any) -> list[str]:
-    """Arguments of a command with all values of an option behind its first mention. tyro takes those of the last."""
+    """Arguments of a command with all values of an option after its first occurrence. tyro takes only the last ones."""
     several = set(_several(command))
     groups: list[list[str]] = [[]]
     group = groups[0]

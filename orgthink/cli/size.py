@@ -1,4 +1,4 @@
-"""`orgthink size`: memory and time of a training step of a recipe or a model on GPUs, and whether it fits."""
+"""`orgthink size`: memory and time of a training step on GPUs, and whether it fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`orgthink view`: pictures of a run."""
+"""`orgthink view`: a run as an HTML page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orgthink.util.registry import registered_only
 from orgthink.util.terminal import show
 
 MOST_EPISODES = 2_000
-"""Of a training on one page, unless a single step has more."""
+"""Most episodes of a training on one page, unless a single step has more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,17 +40,16 @@ class View:
     episode: str | None = None
     """Id of the only episode to show; without it all are."""
     transcript: bool = False
-    """Print the episodes as text instead: who said what, in order of time."""
+    """Print the episodes as text instead, in order of time."""
     serve: bool = False
-    """Show the run while it goes on instead: progress, curves, cost so far, newest episodes, for browsers on this
-    machine, until Ctrl-C."""
+    """Serve the page of a growing run to browsers on this machine, until Ctrl-C."""
     port: int = 8765
     """Port of `--serve`; 0 takes a free one."""
     step: int | None = None
-    """The only step of a training to show; without it the last ones, as many as a page can hold."""
+    """The only step of a training to show; without it the last ones that fit on a page."""
 
     def __call__(self) -> int:
-        with registered_only():  # whoever made the folder, none of their code is run
+        with registered_only():  # code that the folder names is not run
             return self._view()
 
     def _view(self) -> int:
@@ -113,12 +112,12 @@ class View:
 def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) -> Path:
     """Write the page of a run's episodes and return where it is."""
     out = out or folder.path / "view.html"
-    write_whole(out, _html(folder, episodes).encode(errors="replace"))  # a name of a folder may not be UTF-8
+    write_whole(out, _html(folder, episodes).encode(errors="replace"))  # a folder name may not be UTF-8
     return out
 
 
 def _html(folder: RunFolder, episodes: list[Episode]) -> str:
-    """The page of a run's episodes, in the order of its plan as far as that is known."""
+    """The page of a run's episodes, in the order of its plan if it is known."""
     from orgthink.view import render
 
     summary = None

@@ -1,4 +1,4 @@
-"""Grades of episodes: by the task of each, beside the event loop, and again where only the grader failed."""
+"""Grades episodes by their tasks, and again if only the grader failed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orgthink.util.errors import ErrorKind, Failure, UserError
 def grade(episode: Episode, task: Task) -> Episode:
     """The episode with its grade: 0 without an answer. An episode that an engine failed stays ungraded.
 
-    TypeError for a grader that returns something else, such as None where it forgets to.
+    TypeError for a grader that does not return a Grade.
     """
     if engine_failed(episode):
         return episode
@@ -31,7 +31,7 @@ def grade(episode: Episode, task: Task) -> Episode:
 
 
 def grade_or_keep(episode: Episode, task: Task) -> Episode:
-    """The episode with its grade. If a tool of the grader fails, it has failed with its answer: see `awaits_grade`."""
+    """The episode with its grade. If a tool of the grader fails, the episode fails but keeps its answer."""
     try:
         return grade(episode, task)
     except Failure as error:
@@ -40,12 +40,12 @@ def grade_or_keep(episode: Episode, task: Task) -> Episode:
 
 
 async def graded(episode: Episode, task: Task, *, beside: bool = True) -> Episode:
-    """`grade_or_keep`, `beside` the event loop: an answer may take its grader seconds. Else all other episodes wait."""
+    """`grade_or_keep`, in a thread if `beside`, because a slow grader would block the other episodes."""
     return await in_thread(grade_or_keep, episode, task) if beside else grade_or_keep(episode, task)
 
 
 async def graded_or_kept(episode: Episode, task: Task, crash: Crash) -> Episode:
-    """The graded episode. A bug of the grader costs the grade alone: its traceback is stored. A UserError is raised."""
+    """The graded episode. A bug of the grader loses only the grade; its traceback is stored. A UserError is raised."""
     try:
         found = await graded(episode, task)
         require_integrity(found)
@@ -57,13 +57,13 @@ async def graded_or_kept(episode: Episode, task: Task, crash: Crash) -> Episode:
 
 
 def awaits_grade(episode: Episode) -> bool:
-    """Whether nothing failed but its grader, or a tool of it: its answer is paid for, and can be graded again."""
+    """Whether only its grader failed: the answer can be graded again."""
     failed = episode.stop is StopReason.ERROR and episode.error_kind is ErrorKind.TOOL
     return failed and episode.root.stop is not StopReason.ERROR
 
 
 async def grade_again(folder: RunFolder, task: Task, concurrency: int) -> None:
-    """Grade the stored episodes that await it, and store what came of it. No model is asked."""
+    """Grade the stored episodes that await their grade, and store the result. Needs no model."""
     if not any(map(awaits_grade, folder.episodes())):
         return
     with folder.journal(redo=None) as journal:

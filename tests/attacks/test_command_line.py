@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
@@ -20,9 +19,10 @@ from orgthink.cli.eval import Eval
 from orgthink.cli.export import Export
 from orgthink.cli.repeated import gathered
 from orgthink.cli.run import RunCommand
-from orgthink.evaluate import plan as evaluation
 from orgthink.record.folder import RunFolder
 from orgthink.util.registry import COMMANDS
+
+pytestmark = pytest.mark.thorough
 
 ROOT = Path(orgthink.__file__).parent.parent
 SERVER = ("--url", "http://127.0.0.1:9", "--model", "m")
@@ -158,25 +158,6 @@ EVALUATE = ["eval", *SERVER, "--task", "math:p.jsonl", "--organizations", "seque
 SIZE = ["size", "qwen3-4b", "--assume", "problems=8", "group=8", "agents=2", "prompt=9", "injected=9", "sampled=9"]
 
 
-@each(
-    Attack("a trillion samples", HUGE, LINE, ([*EVALUATE, "--samples", "9" * 12], "more than 10,000,000 episodes")),
-    Attack("a trillion problems of a task without end", HUGE, LINE,
-           ([*EVALUATE, "--task", "countdown", "--n", "9" * 12], "more than 10,000,000 episodes")),
-    Attack("400 digits of GPUs", HUGE, LINE, ([*SIZE, "--gpus", NINES], "too large to calculate with")),
-    Attack("an assumption of 400 digits", HUGE, LINE, ([*SIZE, f"prompt={NINES}"], "too large to calculate with")),
-)  # fmt: skip
-def test_a_huge_number(
-    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    argv, why = attack.given
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(evaluation, "up_to", few(evaluation.up_to))
-    Path("p.jsonl").write_text('{"problem": "1 + 1", "answer": "2"}\n')
-    assert main(argv) == 2
-    out, err = capfd.readouterr()
-    assert why in err.splitlines()[-1] and out == "" and not Path("runs").exists()
-
-
 def few(up_to: Any) -> Any:
     """Of a task without end, that many problems without making them."""
 
@@ -189,31 +170,7 @@ def few(up_to: Any) -> Any:
 MEASURED = '{"capacity": 2, "organizer": "<ANSWER> 1 </ANSWER>", "workers": {}}'
 
 
-@each(
-    Attack("a text to measure from a pipe without end", HUGE, "one line after 64 MiB", (None, 2, "more than 64 MiB")),
-    Attack("a text to measure with a number of 5,000 digits", HUGE, LINE,
-           (MEASURED.replace("2", "9" * 5000), 2, "standard input: a number of 5,000 digits")),
-    Attack("a text to measure with a byte order mark", "What editors write is read.", "its measures",
-           ("\ufeff" + MEASURED, 0, "")),
-)  # fmt: skip
-def test_a_piped_text(attack: Attack, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    text, code, why = attack.given
-    file = open("/dev/zero", "rb") if text is None else io.BytesIO(text.encode())  # noqa: SIM115
-    with io.TextIOWrapper(file) as piped:
-        monkeypatch.setattr(sys, "stdin", piped)
-        assert main(["measure", "-"]) == code
-    out, err = capfd.readouterr()
-    assert why in err and "set_int_max" not in err and err.count("\n") == (code == 2) and bool(out) == (code == 0)
-
-
 PLACES = "A place that does not exist is named, and only what is asked for is made."
-
-
-@each(Attack("`--out no/../run`", PLACES, "the folder `run` alone", "no/../run"))
-def test_no_folder_on_the_way(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with RunFolder.create(Path(attack.given), "eval", None).journal():
-        assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 @each(
@@ -336,20 +293,3 @@ def test_what_to_install(attack: Attack, tmp_path: Path) -> None:
     done = without_extras(*attack.given, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert "pip install 'orgthink[" in done.stderr
-
-
-@each(
-    Attack(
-        "standard input that is closed",
-        "What cannot be read is one line.",
-        "exit code 2: pipe a text to it",
-        ["measure", "-"],
-    ),
-)
-def test_standard_input_is_closed(
-    attack: Attack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "stdin", None)
-    assert main(attack.given) == 2
-    printed = capsys.readouterr().err
-    assert printed.count("\n") == 1 and "pipe a text" in printed

@@ -17,6 +17,8 @@ from orgthink.organizations.tool_rounds import Rounds
 from orgthink.tools.schema import Parameters
 from orgthink.util.beside import Threads, in_thread
 
+pytestmark = pytest.mark.thorough
+
 FREE = "Work beside the event loop keeps no name of a server from being looked up."
 NEAR = "What is like a wrong name is looked for among a bounded number of short names."
 SMALL = "What is kept of a program's output for votes to come is of one size, however much it prints."

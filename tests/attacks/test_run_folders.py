@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,7 +33,6 @@ from orgthink.record.episode import Episode, Problem, StopReason, Trace
 from orgthink.record.episode_json import dump
 from orgthink.record.folder import RunFolder
 from orgthink.record.journal import Journal
-from orgthink.training.optimization import step_seconds
 from orgthink.util import files, jsonl
 from orgthink.util.errors import UserError
 
@@ -689,37 +687,6 @@ def test_a_plan_that_does_not_fit(attack: Attack, verb: str, run: Path) -> None:
     settings = json.loads((run / "config.json").read_text())["settings"]
     configured(run, settings=settings | {"task": "countdown", **attack.given})
     assert main([verb, "run"]) == 0
-
-
-class Stepwise:
-    """Settings of a training that has one step, and shows its seconds."""
-
-    steps = 1
-
-    def measure(self, episodes: list[Episode]) -> dict[str, float]:
-        return {}
-
-    def progress_text(self, line: dict[str, Any]) -> str:
-        return f"{step_seconds(line):.0f} s"
-
-
-@each(
-    Attack("metrics.jsonl of a training has no seconds but a number", WHOLE, "one line, and the table", 5),
-    Attack("metrics.jsonl of a training has no seconds but `null`", WHOLE, "one line, and the table", None),
-    Attack("metrics.jsonl of a training has seconds in words", WHOLE, "one line, and the table", {"rollout": "x"}),
-)
-def test_metrics_of_other_types(
-    attack: Attack, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    configured(run, kind="train")
-    lines = [json.loads(line) | {"step": 1} for line in (run / "episodes.jsonl").read_text().splitlines()]
-    (run / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (run / "metrics.jsonl").write_text(json.dumps({"step": 1, "seconds": attack.given}) + "\n")
-    training = SimpleNamespace(job=SimpleNamespace(settings=Stepwise()))
-    monkeypatch.setattr(orgthink.training.recipes.registry, "training_of", lambda folder: training)
-    assert main(["measure", "run"]) == 0
-    said = capsys.readouterr()
-    assert "no numbers of step 1" in said.err and said.err.count("\n") == 1 and "step 1" in said.out
 
 
 def configured(run: Path, **changes: Any) -> None:
