@@ -169,6 +169,7 @@ async def test_logprobs_are_those_of_the_distribution_that_was_sampled(words: Pa
         assert said.logprobs == pytest.approx(expected.tolist(), abs=1e-4)
 
 
+@pytest.mark.thorough
 async def test_samples_follow_the_distribution(words: Path, engine: LocalEngine) -> None:
     ids, count = prompts(1)[0], 1000
     with torch.no_grad():
@@ -210,6 +211,7 @@ async def test_the_prefix_cache_is_bounded(words: Path) -> None:
     await engine.aclose()
 
 
+@pytest.mark.thorough
 async def test_a_long_prompt_is_read_in_parts_while_others_decode(words: Path, tmp_path: Path) -> None:
     folder = tiny_model(tmp_path / "long", context=4096)
     engine, ids = LocalEngine.open(folder), (prompts(1, longest=3)[0] * 3000)[:3000]
@@ -289,6 +291,7 @@ async def test_an_aborted_stream_can_be_continued_from_its_cache(endless: LocalE
     assert (await say(endless, [5], len(ids) + 40)).ids == ids + more.ids
 
 
+@pytest.mark.thorough
 async def test_requests_beyond_the_slots_wait(words: Path, engine: LocalEngine) -> None:
     narrow = LocalEngine.open(words, slots=3)
     asked = prompts(20)

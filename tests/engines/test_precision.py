@@ -61,6 +61,7 @@ def logprobs(model: Any, prompt: list[int], sampled: list[int]) -> Tensor:
     return logits.double().log_softmax(-1).gather(1, torch.tensor(sampled)[:, None])[:, 0]
 
 
+@pytest.mark.thorough
 @pytest.mark.numerical
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])

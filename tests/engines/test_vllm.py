@@ -102,7 +102,7 @@ async def test_a_stream_ends_with_the_token_that_completes_a_stop_text(engine: V
     assert "".join(joined(chunks, "pieces")) == BEFORE.removesuffix("-1>"), "JOIN is one token"
     assert tuple(joined(chunks, "token_ids")) == engine.injection(BEFORE.removesuffix("-1>"))[1]
     assert chunks[-1].finish is FinishReason.STOP
-    assert engine._engine.get_num_unfinished_requests() == 0
+    assert engine._decoder._engine.get_num_unfinished_requests() == 0
 
 
 async def test_the_end_of_the_text_is_a_token_without_text(engine: VllmEngine) -> None:
@@ -120,7 +120,7 @@ async def test_no_token_is_sampled_after_a_stream_was_closed(engine: VllmEngine)
     async with aclosing(engine.stream(context(engine), Sampling(900, seed=1))) as stream:
         for _ in range(5):
             await anext(stream)
-    assert engine._engine.get_num_unfinished_requests() == 0
+    assert engine._decoder._engine.get_num_unfinished_requests() == 0
     before = engine.counters.sampled_tokens
     await asyncio.sleep(0.1)
     assert engine.counters.sampled_tokens == before
@@ -130,13 +130,13 @@ async def test_no_token_is_sampled_after_a_stream_was_closed(engine: VllmEngine)
     await asyncio.sleep(0.05)
     task.cancel()
     await asyncio.wait({task})
-    assert len(engine._live) <= 1
+    assert len(engine._decoder._live) <= 1
     assert (await other)[-1].finish is not None
-    assert not engine._live
+    assert not engine._decoder._live
 
 
 async def test_the_context_ends_a_stream(engine: VllmEngine) -> None:
-    room = engine._engine.model_config.max_model_len
+    room = engine._decoder._engine.model_config.max_model_len
     c = context(engine)
     fill = Span(Origin.INJECTED, "", room - len(c.token_ids) - 3, (10,) * (room - len(c.token_ids) - 3))
     c.spans.append(fill)

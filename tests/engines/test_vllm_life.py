@@ -76,9 +76,9 @@ async def test_a_failing_engine_tells_every_stream(engine: VllmEngine) -> None:
     def fail() -> None:
         raise RuntimeError("the device is gone\nand more")
 
-    engine._engine.step = fail
+    engine._decoder._engine.step = fail
     ends = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [str(end) for end in ends] == ["vLLM failed: the device is gone and more"] * 3
+    assert [str(end) for end in ends] == ["decoding failed: the device is gone and more"] * 3
     await engine.aclose()
     with pytest.raises(EngineError, match="the device is gone"):
         await read(engine, context(engine), Sampling(5))

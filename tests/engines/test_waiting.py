@@ -15,7 +15,6 @@ from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
-from orgthink.util.concurrency import place
 
 CALLS, SECONDS, DEADLINE = 256, 2.0, 6.0
 ANSWER = 'data: {"choices":[{"index":0,"finish_reason":"stop","delta":{"content":"7"}}]}\n\ndata: [DONE]\n\n'
@@ -64,20 +63,3 @@ def fanned(streams: int, organization: Fan, limits: Limits) -> Episode:
 def test_a_server_that_is_late_itself_is_late():
     episode = fanned(64, Fan(SECONDS - 0.5), Limits(CALLS))
     assert {trace.status for trace in episode.traces if trace.role == "tool"} == {Status.TIMEOUT}
-
-
-def test_who_is_cancelled_while_it_waits_takes_no_place():
-    async def run() -> None:
-        places = asyncio.Semaphore(1)
-
-        async def hold(seconds: float) -> None:
-            async with place(places):
-                await asyncio.sleep(seconds)
-
-        first, second = asyncio.create_task(hold(5)), asyncio.create_task(hold(5))
-        await asyncio.sleep(1)
-        second.cancel()
-        await first
-        assert not places.locked() and second.cancelled()
-
-    run_virtual(run())
