@@ -33,7 +33,7 @@ from pydantic import ValidationError
 from orgthink.grammar.toolcall import cut_middle
 from orgthink.record.episode import Status
 from orgthink.runtime.agent import Agent, Result
-from orgthink.tools.line_limit import Parts
+from orgthink.tools.line_limit import MOST_COMMAS
 from orgthink.tools.per_loop import PerLoop
 from orgthink.tools.schema import Parameters
 from orgthink.tools.tool import MOST_RETURNED, Desk
@@ -70,8 +70,6 @@ _HTTP_SECONDS = httpx2.Timeout(30.0, read=300.0)
 """Between two signs of life, as the package has it: calls have deadlines of their own."""
 _MOST_BYTES = 4 << 20
 """Bytes of a message of a server. One with more ends the connection."""
-_MOST_PARTS = 20_000
-"""Parts of a message: for so many the package holds the loop for a tenth of a second, and longer if they are wrong."""
 _PAUSE = 1.0
 """Seconds before a stream over HTTP is opened again. The server may name fewer, and end each stream at once."""
 _MOST_EVENTS = 300
@@ -229,7 +227,7 @@ async def _address(command: str, stderr: IO[str], stack: AsyncExitStack) -> Any:
         )
         return streamable_http_client(expand(command), http_client=await stack.enter_async_context(http))
     program, *arguments = command_words(command) or [""]
-    limit = [str(Path(__file__).with_name("line_limit.py")), str(_MOST_BYTES), str(_MOST_PARTS)]
+    limit = [str(Path(__file__).with_name("line_limit.py")), str(_MOST_BYTES)]
     # What is no UTF-8 must not end the package's reader, whose calls would wait for ever.
     parameters = StdioServerParameters(
         command=sys.executable,
@@ -304,21 +302,19 @@ async def _bounded(response: httpx2.Response) -> None:
 
 
 class _Limited(httpx2.AsyncByteStream):
-    """A stream of bytes that fails when it brings too many events or parts in a second or, if it should end, too many
-    parts or bytes in all."""
+    """A stream of bytes that fails after too many events in a second or, if it should end, too many bytes in all."""
 
     def __init__(self, stream: Any, ends: bool) -> None:
         self._stream, self._ends = stream, ends
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = parts = events = 0
-        began, counted = time.monotonic(), Parts()
+        size, commas, events, began = 0, 0, 0, time.monotonic()
         async for chunk in self._stream:
             if time.monotonic() > began + 1:
-                began, events, parts = time.monotonic(), 0, parts if self._ends else 0
-            size, parts = size + len(chunk), parts + counted.count(chunk)
-            if parts > _MOST_PARTS or (self._ends and size > _MOST_BYTES):
-                raise httpx2.ReadError(f"an answer of more than {_MOST_BYTES:,} bytes or {_MOST_PARTS:,} parts")
+                began, events = time.monotonic(), 0
+            size, commas = size + len(chunk), commas + chunk.count(b",")
+            if self._ends and (size > _MOST_BYTES or commas > MOST_COMMAS):
+                raise httpx2.ReadError(f"an answer of more than {_MOST_BYTES:,} bytes or {MOST_COMMAS:,} commas")
             events += len(_EVENT.findall(chunk))
             if events > _MOST_EVENTS:
                 raise httpx2.ReadError(f"more than {_MOST_EVENTS:,} messages in a second")

@@ -374,8 +374,6 @@ async def test_a_long_description_is_cut(attack: Attack) -> None:
     Attack("a result of 50 MB", RESULTS, "EXEC_ERR: too many bytes", "50 MB"),
     Attack("an answer without an end", RESULTS, "EXEC_ERR: too many bytes", "endless"),
     Attack("a result of a million wrong parts", RESULTS, "EXEC_ERR: too many parts", "no parts"),
-    Attack("a result of 11,000 parts", RESULTS, "EXEC_ERR: too many parts", "too many parts"),
-    Attack("structured content of 21,000 numbers", RESULTS, "EXEC_ERR: too many parts", "too many values"),
     Attack("a result of 19,000 wrong parts", RESULTS, "EXEC_ERR: so many errors", "some wrong parts"),
     Attack("a result that is none", RESULTS, "EXEC_ERR", "no result"),
     Attack("a part of a kind that there is not", RESULTS, "EXEC_ERR", "unknown part"),
@@ -398,7 +396,6 @@ async def test_too_much_fails_its_own_call(attack: Attack) -> None:
 
 @each(
     Attack("a result of 3 MB", RESULTS, "it loses its middle", ("3 MB", Status.OK)),
-    Attack("a result of 800,000 commas", RESULTS, "it loses its middle", ("commas", Status.OK)),
     Attack("an error of 3 MB", RESULTS, "EXEC_ERR; it loses its middle", ("error", Status.ERROR)),
     Attack("structured content of 2 MB", RESULTS, "it loses its middle", ("structured", Status.OK)),
     Attack("a picture of 3 MB", RESULTS, "OK: `[image]`", ("picture", Status.OK)),
