@@ -264,7 +264,7 @@ def test_a_step_measures_what_it_says_and_a_run_repeats_to_the_bit(tmp_path):
 
 def test_groups_without_spread_are_dropped_and_counted(tmp_path):
     backend = tiny()
-    with pytest.raises(UserError, match="no step had anything to train on, so the model is as it was"):
+    with pytest.raises(UserError, match="no step had anything to train on, so the model is unchanged"):
         trained(tmp_path, HOPELESS, backend)
     (line,) = metrics(tmp_path)
     assert "  nothing to train on  " in HOPELESS.progress_text({**line, "seconds": {}})
