@@ -74,10 +74,10 @@ class Rollout:
     def require(self) -> None:
         """UserError if the organization is not valid, lacks one of the roles, has one that is neither trained nor
         frozen, or a model is missing."""
-        own = {"capacity": "rollout.limits.capacity", "engine": "model"}
-        for name, place in own.items():
-            if getattr(self.organization, name) is not None:
-                raise UserError(f"rollout.organization.{name} is of evaluations: a training takes {place}")
+        if self.organization.engine is not None:
+            raise UserError(
+                "rollout.organization.engine is for evaluations: a training samples with its model"
+            )
         require_roles([self.made], [*self.roles, *self.models])
         for role in self.made.roles if self.roles else ():
             if role not in self.roles and role not in self.models:
