@@ -29,7 +29,6 @@ MODULES = {
     "parallel-calls": "parallel_calls",
     "local": "local_engine",
     "training": "training",
-    "replay": "replay",
     "seconds": "pocket_seconds",
     "waiting": "waiting",
     "aborts": "aborts",
@@ -46,8 +45,6 @@ Group = Literal[
     "parallel-calls",
     "local",
     "training",
-    "simulation",
-    "replay",
     "seconds",
     "waiting",
     "aborts",
@@ -78,7 +75,7 @@ def rows(only: Group) -> Iterator[Line]:
     if only == "all":
         installed = importlib.util.find_spec("vllm") is not None
         names = (
-            ("vllm", "replay", "waiting", "aborts")
+            ("vllm", "waiting", "aborts")
             if installed
             else tuple(name for name in get_args(Group) if name not in ("all", "vllm"))
         )

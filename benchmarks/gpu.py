@@ -47,10 +47,8 @@ VLLM = importlib.util.find_spec("vllm") is not None
 
 
 def sampling(folder: Path, name: str, device: str) -> Iterator[Line]:
-    """Decoding, fork and join, and recorded episodes again, alone, in seconds and steps."""
-    from benchmarks import replay
-
-    episodes, kind = replay.solved_by_all(), "vLLM" if VLLM else "local"
+    """Decoding, and fork and join."""
+    kind = "vLLM" if VLLM else "local"
     with asyncio.Runner() as runner:
         engine: Engine
         if VLLM:
@@ -66,7 +64,6 @@ def sampling(folder: Path, name: str, device: str) -> Iterator[Line]:
             rate = max([runner.run(plain(engine, requests))[0].rate for _ in range(3)])
             conditions = f"{name}, {kind}, in process, 180 to 360 tokens a request; best of 3"
             yield Line(f"tokens a second, {batch} requests at once", rate, "none", True, conditions)
-        yield from runner.run(replay.measure(engine, f"{kind} on {name}", episodes, name))
         runner.run(engine.aclose())
 
 

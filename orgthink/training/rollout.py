@@ -75,9 +75,7 @@ class Rollout:
         """UserError if the organization is not valid, lacks one of the roles, has one that is neither trained nor
         frozen, or a model is missing."""
         if self.organization.engine is not None:
-            raise UserError(
-                "rollout.organization.engine is for evaluations: a training samples with its model"
-            )
+            raise UserError("rollout.organization.engine is for evaluations: a training samples with its model")
         require_roles([self.made], [*self.roles, *self.models])
         for role in self.made.roles if self.roles else ():
             if role not in self.roles and role not in self.models:

@@ -179,6 +179,7 @@ def test_without_a_whole_checkpoint_nothing_begins(attack: Attack, run: Path) ->
         "the damaged one goes with the first new checkpoint: what is newest is never of another past",
     )
 )
+@pytest.mark.thorough
 def test_a_damaged_checkpoint_of_a_later_step_goes(attack: Attack, run: Path, whole: Path) -> None:
     cut(run / "checkpoints" / "step-000012" / "trainer.pt")
     trained(run, 9, save_every=1)
@@ -217,6 +218,7 @@ def room(size: int) -> Iterator[None]:
     Attack("the disk is full while model.safetensors is written", FULL, "one line, exit code 2", 9_000),
     Attack("the disk is full while the checkpoint's config.json is written", FULL, "one line, exit code 2", 100),
 )
+@pytest.mark.thorough
 def test_a_full_disk(attack: Attack, whole: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     trained(run, 4)
@@ -238,6 +240,7 @@ def test_a_full_disk(attack: Attack, whole: Path, tmp_path: Path) -> None:
     Attack("a training's folder is moved and another begun at its place, once a checkpoint is written", ALONE,
            "the first ends with one line before it removes; the checkpoints of the second stay", "after"),
 )  # fmt: skip
+@pytest.mark.thorough
 def test_a_moved_training(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "run"
     training = RunFolder.create(run, "train", None)
@@ -271,6 +274,7 @@ def test_a_moved_training(attack: Attack, tmp_path: Path, monkeypatch: pytest.Mo
     Attack("a checkpoint that is replaced is a link", OWN, "its target is unchanged", "step-000012"),
     Attack("a checkpoint that is removed is a link", OWN, "its target is unchanged", "step-000002"),
 )
+@pytest.mark.thorough
 def test_a_link_among_checkpoints(attack: Attack, tmp_path: Path) -> None:
     mine, run = tmp_path / "mine", tmp_path / "run"
     (mine / "model").mkdir(parents=True)
@@ -319,6 +323,7 @@ LINES = b'{"first": 1}\n{"second": 2}\n'
     Attack("a checkpoint records more bytes of episodes than there are", BEFORE, SAID, len(LINES) + 1),
 )
 @pytest.mark.parametrize("before", [0, 13])
+@pytest.mark.thorough
 def test_recorded_episodes_that_end_nowhere(
     attack: Attack, before: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

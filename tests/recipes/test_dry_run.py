@@ -151,6 +151,7 @@ def require_learned(lines, segments: int) -> None:
     assert any((line["logprob_difference"] or 0) > 0 for line in lines), "the drift was measured"
 
 
+@pytest.mark.thorough
 def test_marsrl_of_a_mixture_of_experts(tmp_path):
     """Packed rows train it, experts and router, and its weights reach the sampler."""
     folder = write_random_experts(tmp_path / "model", SMALL_EXPERTS, dtype="float32")
@@ -197,6 +198,7 @@ def test_marsrl_in_segments_on_vllm(tmp_path, monkeypatch):
     require_learned(lines, segments=2)
 
 
+@pytest.mark.thorough
 def test_the_architecture_of_experts_has_thirty_billion_weights():
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(Qwen3MoeConfig(**QWEN3_30B_A3B))

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from dictated import Dictated
 from random_model import write_random_model
 from terse import TERSE
@@ -36,6 +37,7 @@ def organizing(seen: str, luck: Random) -> str:
     return f" so <ANSWER> {answer + luck.randrange(2)} </ANSWER>"
 
 
+@pytest.mark.thorough
 def test_steps_of_the_recipe_by_calls(tmp_path: Path) -> None:
     problems = tmp_path / "problems.jsonl"
     problems.write_text("".join(json.dumps({"problem": n, "answer": n}) + "\n" for n in (7, 12, 5)))

@@ -170,6 +170,7 @@ def pool() -> Iterator[Server]:
         loop.close()
 
 
+@pytest.mark.thorough
 def test_steps_of_reinforcement_learning_beside_a_pool_on_a_server(rows, tmp_path):
     """The recipe in tiny numbers and short prompts: calls go to the server, only the manager is trained, and the ratio
     of a sequence moves its weights without a drift between the sampler and the trainer."""

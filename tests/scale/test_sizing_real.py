@@ -24,6 +24,7 @@ pytestmark = pytest.mark.usefixtures("tiny_policy")
 
 
 @pytest.mark.parametrize("name", known_models())
+@pytest.mark.thorough
 def test_parameters_are_those_of_the_model_of_transformers(name):
     from transformers import Qwen3Config as Dense
     from transformers import Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
@@ -49,6 +50,7 @@ def test_parameters_are_those_of_the_model_cards(name, total, active):
     assert float(active) == pytest.approx(model.active / 1e9, abs=0.06)
 
 
+@pytest.mark.thorough
 def test_activations_are_those_that_a_real_backward_keeps():
     """Two layers of the width of Qwen3-4B: every tensor that autograd holds, but the weights, once each."""
     shape, tokens = replace(QWEN3_4B, num_hidden_layers=2, vocab_size=64, max_position_embeddings=64), 32

@@ -194,6 +194,7 @@ lengths = st.lists(st.integers(1, 30), min_size=1, max_size=40)
 
 @settings(max_examples=10)
 @given(lengths, st.integers(0, 5), st.integers(1, 3), st.sets(st.integers(1, 11)))
+@pytest.mark.thorough
 def test_no_problem_is_lost_or_trained_twice_after_resuming(
     tmp_path_factory: pytest.TempPathFactory, seconds: list[int], ahead: int, problems: int, resumed: set[int]
 ):
@@ -304,6 +305,7 @@ ASYNCTHINK = Rollout(
     "plan", [ASYNCTHINK, replace(LED, max_tokens=64, temperature=2.0, problems=2)], ids=["asyncthink", "manager"]
 )
 @pytest.mark.numerical
+@pytest.mark.thorough
 def test_each_token_has_the_log_probability_that_the_weights_of_its_version_give_it(plan: Rollout):
     """Also the first after new weights: what an agent has seen is read again."""
     settings = RlSettings(plan, steps=5, learning_rate=1e-3, reward=by_sample, ahead=3)  # type: ignore[arg-type]

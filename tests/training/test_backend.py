@@ -188,6 +188,7 @@ LOSSES = {"plain": PolicyLoss(), "strict": PolicyLoss(staleness=Staleness(bound=
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 @pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
 @pytest.mark.numerical
+@pytest.mark.thorough
 def test_packed_rows_of_all_ages_give_what_rows_alone_give(pack_tokens, loss, tmp_path):
     rows = of_all_ages()
     expected, gradients = one_by_one(tuple(rows), loss)
@@ -228,6 +229,7 @@ def test_the_trainer_s_log_probabilities_are_those_of_rows_alone(pack_tokens, tm
 
 @pytest.mark.parametrize("loss", [PolicyLoss(), *ROW_RATIOS.values()], ids=["token", *ROW_RATIOS])
 @pytest.mark.numerical
+@pytest.mark.thorough
 def test_ratios_are_relative_to_the_old_policy_and_the_drift_to_the_sampler(loss, tmp_path):
     """What older weights drew keeps the log-probabilities that these gave it."""
     rng, rows = random.Random(6), for_ratios_of_rows(loss)

@@ -162,6 +162,7 @@ def disturbed(folder: str, noise: float) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("segments", [(1, 1, 1, 1), *(Random(i).choices(range(1, 16), k=4) for i in range(2))])
+@pytest.mark.thorough
 def test_every_token_keeps_the_version_that_drew_it(tmp_path, segments):
     """Weights change between any two segments; what was sampled before stays as it was, to the bit."""
     folder = tiny_model(tmp_path, "words")
