@@ -1,7 +1,4 @@
-"""Hooks of the documentation site: pages from beside docs/, links to source files, and no resource from elsewhere.
-
-The pages read the same in the repository. There, links to source files work and the experiments have their own READMEs.
-"""
+"""Hooks of the documentation site: links to files of the repository, and no resource from other servers."""
 
 from __future__ import annotations
 
@@ -12,30 +9,12 @@ from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File, Files
-
-ROOT = Path(__file__).parent.parent
-PAGES = r"experiments/(?:CLAIMS\.md|\w+/(?:arena/|evidence/(?:\w+/)?)?(?:README\.md|[\w.-]+\.(?:svg|sh|toml)))"
-"""Files beside docs/ that are part of the site."""
-OUTWARD = re.compile(r"\[([^\]]*)\]\((?:\.\./)*(?:orgthink|pocket|experiments|benchmarks|tests|examples)/[^)]*\)")
-"""A link to a file of the repository that is not part of the site."""
-
-
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the READMEs and figures of the experiments."""
-    for path in sorted((ROOT / "experiments").rglob("*")):
-        name = path.relative_to(ROOT).as_posix()
-        if re.fullmatch(PAGES, name):
-            files.append(File.generated(config, name, abs_src_path=str(path)))
-    return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links between docs/ and experiments/ lose the folder that the site does not have; links to code become text."""
-    inside = re.sub(r"\]\(((?:\.\./)+)docs/", r"](\1", markdown)
-    depth = page.file.src_uri.count("/")
-    inside = re.sub(rf"\]\((?:\.\./){{{depth + 1}}}({PAGES})", rf"]({'../' * depth}\1", inside)
-    return re.sub(rf"(?!\[[^\]]*\]\((?:\.\./)*{PAGES}){OUTWARD.pattern}", r"\1", inside)
+    """Links to files of the repository become text: the site does not have them."""
+    depth = page.file.src_uri.count("/") + 1
+    return re.sub(rf"\[([^\]]*)\]\((?:\.\./){{{depth}}}[^)]*\)", r"\1", markdown)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
@@ -46,14 +25,14 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 
 def loaded(page: Path) -> list[str]:
-    """Addresses of other servers that a page loads something from; plain links are none of them."""
+    """Addresses of other servers from which a page loads something; plain links are allowed."""
     reader = _Reader()
     reader.feed(page.read_text(encoding="utf-8"))
     return reader.found
 
 
 class _Reader(HTMLParser):
-    """Collects what scripts, styles, images and frames are loaded from."""
+    """Collects the addresses of scripts, styles, images and frames."""
 
     def __init__(self) -> None:
         super().__init__()

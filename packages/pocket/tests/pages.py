@@ -15,7 +15,6 @@ from loopback import Exchange, Play, Server, says
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-EXPERIMENTS = sorted((ROOT / "experiments").rglob("README.md"))
 ENDPOINT = "http://localhost:8000/v1"
 """The server of the reader, as the pages name it."""
 
