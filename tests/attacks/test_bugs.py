@@ -25,6 +25,8 @@ from orgthink.record.folder import RunFolder
 from orgthink.runtime.session import Session
 from orgthink.util.errors import ToolError
 
+pytestmark = pytest.mark.thorough
+
 BUG = "An exception in an episode is its `stop=error`; the others go on, and its traceback is in `crashes.log`."
 WHERE = "exit code 1, and a line with the exception, its file and its line"
 

@@ -42,6 +42,8 @@ from orgthink.tools.search import look_up
 from orgthink.tools.toolbox import served
 from orgthink.util.errors import EngineError, ToolError, UserError
 
+pytestmark = pytest.mark.thorough
+
 SERVER = Path(__file__).with_name("hostile_mcp.py")
 
 LINEAR = "What a model writes is read in time linear in its length."

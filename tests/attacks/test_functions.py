@@ -24,6 +24,8 @@ from orgthink.tools.tool import MOST_RETURNED, Desk, FunctionTool, paid_work, re
 from orgthink.util.errors import ToolError
 from orgthink.util.http import HttpResponse
 
+pytestmark = pytest.mark.thorough
+
 ITS_OWN = "Whatever a function raises or returns is the failure of its call."
 INTERRUPTS = "No function keeps Ctrl-C from the command."
 PLAIN = "What a function returns is plain text, whatever type it has."

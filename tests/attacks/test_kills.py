@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from attacks.catalogue import Attack, each
 from attacks.hostile import ATTACKED, FINE, evaluated, planned
 from loopback import answers
@@ -12,6 +13,8 @@ from orgthink.evaluate.plan import resolve
 from orgthink.measure.usage import Price
 from orgthink.record.episode import StopReason
 from orgthink.record.folder import RunFolder
+
+pytestmark = pytest.mark.thorough
 
 GOES_ON = "A run that was killed in the middle of a line goes on; what was whole is read, and counts once."
 

@@ -38,6 +38,8 @@ from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.organization import Organization
 
+pytestmark = pytest.mark.thorough
+
 PROBLEM = Problem("p", "sums", "sum 3 + 4")
 KINDS = ("max_episode_tokens", "turns", "cost", "forks", "depth", "max_tokens", "agent_seconds", "episode_seconds")
 ANSWER = "so <ANSWER> 7 </ANSWER>"

@@ -22,6 +22,8 @@ from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.countdown import COUNTDOWN
 from orgthink.util.errors import ContextFull, EngineError, RequestRefused
 
+pytestmark = pytest.mark.thorough
+
 SUMMARY = Turn("all in all <ANSWER> 7 </ANSWER>", when="summary")
 
 

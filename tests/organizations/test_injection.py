@@ -23,6 +23,8 @@ from orgthink.tools.corpus import Passage
 from orgthink.tools.search import search_tool
 from orgthink.tools.tool import FunctionTool, Tool
 
+pytestmark = pytest.mark.thorough
+
 PROBLEM = Problem("p", "countdown", "countdown 3 4 5 = 12")
 MARK = "m4rk"
 

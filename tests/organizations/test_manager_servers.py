@@ -27,6 +27,8 @@ from orgthink.runtime.attempt import attempt
 from orgthink.util.errors import UserError
 from orgthink.util.validation import plain
 
+pytestmark = pytest.mark.thorough
+
 SERVER = Path(__file__).parent.parent / "tools" / "mcp_server.py"
 OTHER = """
 import sys

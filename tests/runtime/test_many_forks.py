@@ -5,7 +5,11 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
+import pytest
+
 from benchmarks.many_forks import play
+
+pytestmark = pytest.mark.thorough
 
 
 def calls(forks: int) -> int:
