@@ -37,10 +37,10 @@ class AsyncThink(Organization):
     overflow: Literal["error", "queue"] = "error"
     """A Fork beyond c - 1 workers: a format error, or it waits for a place."""
     malformed: Literal["record", "error"] = "record"
-    """Text that has a tag but is no action, such as a thought about `<FORK-1>`, or a call that is none: it is recorded,
+    """Text that has a tag but is no action, such as a thought about `<FORK-1>`, or an invalid call: it is recorded,
     or it is a format error."""
     worker_context: Literal["instruction", "question"] = "instruction"
-    """What a worker is told beside its sub-query: the task's instruction, or the whole question."""
+    """Context of a worker's sub-query: the task's instruction, or the whole question."""
     dialect: Dialect = DIALECT
     """Spelling of the tags."""
     protocol: Literal["tags", "tools", "auto"] = "tags"
@@ -86,7 +86,7 @@ class AsyncThink(Organization):
             return answer
         if organizer.stop is not StopReason.FORMAT:
             session.unanswered(organizer)
-        return None  # an empty answer is none
+        return None  # an empty answer does not count
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class _Organized:
     async def done(self, agent: Agent) -> str | None:
         """Act on what an agent says until it answers or, forked itself, returns.
 
-        What a worker writes by mistake is text: the format errors of section 3.2 are those of who organizes.
+        A worker's malformed tags are text: the format errors of section 3.2 are those of organizers.
         """
         settings, form = self.settings, self._form(agent)
         keys = Keys(self.session.capacity, queue=settings.overflow == "queue")
@@ -203,7 +203,7 @@ _MOST_LISTED = 64
 
 
 def _progress(workers: Mapping[str, Agent], forked: Container[str]) -> str:
-    """Which of those who are forked are done, for who asks."""
+    """Lists which workers are done."""
     named = ((key, "at work" if worker.result is None else "done") for key, worker in workers.items() if key in forked)
     lines = [f"{key}: {progress}" for key, progress in islice(named, _MOST_LISTED + 1)]
     return "\n".join(lines if len(lines) <= _MOST_LISTED else [*lines[:-1], "…"]) or "no worker"

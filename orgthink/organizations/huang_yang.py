@@ -30,11 +30,11 @@ class HuangYang(VerifierCorrector):
     rounds: int = 30
     """Verifications at most."""
     improve: bool = True
-    """The solver looks at its own solution once more before anyone else does."""
+    """The solver improves its own solution before it is verified."""
     review: bool = True
     """The verifier goes through its own report on errors once more, before anything is corrected."""
     completeness: bool = True
-    """A solution that does not claim to be complete is written anew; after such a correction it gives up."""
+    """A solution that does not claim to be complete is written again; after such a correction it gives up."""
     rigorous: bool = True
     """Solver and corrector get the system prompt that puts rigor above an answer; otherwise MarsRL's prompts."""
     name: str = "huang-yang"

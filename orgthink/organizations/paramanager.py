@@ -70,8 +70,8 @@ class ParaManager(Organization):
     """Models that agents may have, the default first: the name of an engine, and its description for the manager."""
     aliases: Aliases = False
     """The manager knows the models as m1, m2, … in an order that changes from problem to problem, so that it has to go
-    by their descriptions. `fixed`: in the order of the pool and without descriptions, so that only experience, such as
-    the reward, can teach it whom to ask. `shuffled`: in another order in each problem and without descriptions, so that
+    by their descriptions. `fixed`: in the order of the pool and without descriptions, so that only the reward can teach
+    it which model to call. `shuffled`: in another order in each problem and without descriptions, so that
     only what comes back within an episode can."""
     tools: tuple[str, ...] = TOOLS
     """Which of the suite, and others by name or reference."""
@@ -137,7 +137,7 @@ class ParaManager(Organization):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Everyone with a model: the manager, and the members of the pool, or without one the agents that are tools."""
+        """Roles with a model: the manager, and the members of the pool, or without one the agents that are tools."""
         writer = ("summarizer",) if self.synthesis == "summarizer" else ()
         below = (role for one in self.organizations.values() for role in one.roles)
         return tuple(dict.fromkeys(("manager", *writer, *(self.pool or self._agents), *below)))
@@ -179,7 +179,7 @@ class ParaManager(Organization):
     def known(self, problem: Problem) -> dict[str, str]:
         """Names of the models by the ids that the manager calls them by; the default comes first.
 
-        None where no tool asks a model.
+        Empty if no tool calls a model.
         """
         return ids_of(self.pool if self._agents else {}, self.aliases, problem)
 
@@ -356,7 +356,7 @@ class _Work:
 
 
 _CUT = (StopReason.BUDGET, StopReason.DEADLINE)
-"""Ends of the rounds that nobody wanted."""
+"""Ends of the rounds by a limit."""
 
 
 async def _write(agent: Agent) -> str | None:

@@ -1,4 +1,4 @@
-"""Self-Refine (Madaan et al., 2023): a model mends its own answer along its own feedback. A baseline of ParaManager.
+"""Self-Refine (Madaan et al., 2023): a model improves its own answer by its own feedback. A baseline of ParaManager.
 
     draft → feedback-1 → refinement-1 → feedback-2 → refinement-2 → …
 
@@ -20,7 +20,7 @@ from orgthink.runtime.session import Session
 from orgthink.util.errors import require_at_least
 
 STEPS = {"sequential": "thinker", "feedback": "critic", "refine": "thinker"}
-"""Who takes which step, by the template that asks for it. All are one model, unless they are given others."""
+"""Role of each step, by its template. All roles have one model by default."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class SelfRefine(Organization):
             for i in range(1, self.rounds + 1):
                 feedback = await ask(f"feedback-{i}", "feedback", draft.text)
                 if not feedback.whole:
-                    continue  # there is nothing to go by
+                    continue  # no feedback to follow
                 report = read_report(feedback.text, style_named(self.prompts).verdicts)
                 if report.verdict is Verdict.CORRECT and draft.answer is not None:
                     break

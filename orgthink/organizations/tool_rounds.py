@@ -40,7 +40,7 @@ class Rounds:
     """Makes the calls of a manager's replies."""
 
     manager: Agent
-    """Whose calls these are."""
+    """Agent that makes the calls."""
     tools: Mapping[str, Tool]
     """What it may call, by name."""
     desk: Desk
@@ -56,9 +56,9 @@ class Rounds:
     echo: bool = False
     """What comes back repeats the subtask."""
     others: tuple[str, ...] = (FINAL,)
-    """What else it may call, which is not done here."""
+    """Names of other calls, which are not made here."""
     author: Agent | None = None
-    """Who wrote the replies, and may have been cut off, if that is not the manager."""
+    """Agent that wrote the replies, if it is not the manager."""
     _sent: list[tuple[Order | Response, str | None]] = field(default_factory=list, init=False)
     """Calls of the round under way, or the responses to them, and what each asks."""
 
@@ -77,7 +77,7 @@ class Rounds:
     async def collect(self) -> list[Response]:
         """What came of the calls of the round, in their order, once all are over; a reply without any has one response.
 
-        Whoever was interrupted may collect again. What was collected is gone.
+        After an interruption it may be called again. Collected responses are dropped.
         """
         for i, (each, subtask) in enumerate(self._sent):
             response = await self._response(each) if isinstance(each, Order) else each

@@ -1,4 +1,4 @@
-"""MarsRL's reasoning system (sections 2.1 and 3.1): a solver, a verifier that judges, a corrector that mends.
+"""MarsRL's reasoning system (sections 2.1 and 3.1): a solver, a verifier and a corrector.
 
     solution → verification-1 → correction-1 → verification-2 → correction-2 → …
 
@@ -26,7 +26,7 @@ from orgthink.util.errors import require_at_least
 IMPROVE = "improve"
 """The solver's second look at its own solution."""
 PLAYERS = {IMPROVE: "solver", "review": "verifier", "completeness": "verifier"}
-"""Who plays parts that are not named after a role."""
+"""Roles of parts that are not named after a role."""
 
 Ask = Callable[..., Awaitable[Reply]]
 """Sends a part's prompt to a new agent, by the agent's key, the part, and what it is shown."""
@@ -51,7 +51,7 @@ class VerifierCorrector(Organization):
     attempts: int = 3
     """Times that the solver is asked at most, while its solution is cut off; 3 as in the authors' code."""
     improve: bool = False
-    """The solver looks at its own solution once more before anyone else does."""
+    """The solver improves its own solution before it is verified."""
     name: str = "verifier-corrector"
 
     roles = ("solver", "verifier", "corrector")
@@ -67,7 +67,7 @@ class VerifierCorrector(Organization):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What is played, by the roles or beside them."""
+        """Parts that are played: the roles, and second parts of a role."""
         return (*self.roles, *([IMPROVE] if self.improve else []))
 
     async def run(self, problem: Problem, session: Session) -> str | None:
@@ -81,7 +81,7 @@ class VerifierCorrector(Organization):
         return answered(_selected(problem, drafts, believed), drafts[-1], session)
 
     async def _drafted(self, ask: Ask, drafts: list[Reply]) -> bool:
-        """Improve the solution, and have one that is not to be used written anew; whether there is one to verify."""
+        """Improve the solution, or ask for another one if it is unusable; whether there is one to verify."""
         for i in range(1, self.attempts + 1):
             number = "" if i == 1 else f"-{i}"
             if number:

@@ -29,7 +29,7 @@ class Result:
     error_kind: ErrorKind | None = None
     """Which boundary that error crossed; `None` without one, and where a tool says only that it went wrong."""
     refused: str | None = None
-    """One line for whoever wanted it, if an approver did not let it be done."""
+    """One line for its parent, if an approver denied it."""
 
 
 _STATUS = {
@@ -39,11 +39,11 @@ _STATUS = {
     StopReason.CANCELLED: Status.CANCELLED,
     StopReason.ERROR: Status.ERROR,
 }
-"""Of those who were stopped; what the others returned says how it went."""
+"""Status of agents that were stopped; the status of the others follows from what they returned."""
 
 
 def result_of(returned: Result | str | None, stop: StopReason) -> Result:
-    """The result of work that returned a text, or `None` for nothing. Work that knows better returns a Result."""
+    """The result of work that returned a text, or `None` for nothing. Work with a status of its own returns a Result."""
     if isinstance(returned, Result):
         return returned
     status = _STATUS.get(stop, Status.NO_RETURN if returned is None else Status.OK)
@@ -51,19 +51,19 @@ def result_of(returned: Result | str | None, stop: StopReason) -> Result:
 
 
 def _nothing() -> None:
-    """What has been found by whoever does not say."""
+    """No partial answer."""
 
 
 Work = Callable[["Agent"], Awaitable[Result | str | None]]
-"""What a forked agent does. It returns a text, or `None` for nothing; how it went is seen from why the agent stopped.
+"""What a forked agent does. It returns a text, or `None` for nothing; its status follows from why the agent stopped.
 
-A Failure is a result as well; every other exception is a bug.
+A Failure becomes a result; every other exception is a bug.
 """
 
 Watcher = Callable[[str, "Agent", str], None]
 """Called with `start`, `text`, `drop`, `inject`, `fork`, `join` or `end`, the agent, and a text, a key or a status.
 
-A `drop` takes back the text since the last other event: the agent says it anew."""
+A `drop` takes back the text since the last other event: the agent writes it again."""
 
 
 class Agent(Decoder):
@@ -91,7 +91,7 @@ class Agent(Decoder):
         self.result: Result | None = None
         self.approval: Approval | None = None
         self.organizes = False
-        """Whether an organization works in its place."""
+        """Whether an organization does its work."""
         self.so_far: Callable[[], str | None] = _nothing
         """What it returns if a deadline or a budget ends it now."""
         self.over = inf
@@ -104,7 +104,7 @@ class Agent(Decoder):
             self._restore(trace)
 
     def _restore(self, trace: Trace) -> None:
-        """Be where the record of it ends. Code begins anew."""
+        """Continue where its record ends. Code begins again."""
         self._start, self.cost, self.queued = trace.start, trace.cost, trace.queued
         if not self.is_code:
             self.steps, self.turns, self._end = trace.steps, trace.turns, trace.end
@@ -115,7 +115,7 @@ class Agent(Decoder):
                 self.result = Result(text, trace.status, trace.agent, trace.error, trace.error_kind)
 
     def become(self, other: Agent) -> None:
-        """Have the prompt and the model of another agent, which is not forked. No model has begun for either."""
+        """Take the prompt and the model of another agent that was not forked. Neither has begun to decode."""
         assert self.is_code or not self.ready, f"{self.id} has begun"
         self._act_by(other._backing)
         self._context, self._limit, self._seed = other._context, other._limit, other._seed
@@ -125,7 +125,7 @@ class Agent(Decoder):
         self.queued += seconds
 
     def ended(self, stop: StopReason, returned: Result | str | None = None) -> None:
-        """Set how it ended, unless it already had. What stopped its work outweighs why it stopped decoding."""
+        """Set how it ended, unless it already has. Why its work stopped outweighs why it stopped decoding."""
         if self.result is None:
             self._keep()  # its request may still be aborting
             self.stop = self.stop or stop if stop is StopReason.DONE else stop

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 LAST_SECONDS = 10.0
-"""What is cancelled when the main work is over gets so long to clean up: servers are ended, files are closed."""
+"""Seconds that cancelled tasks get to clean up when the main work is over."""
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def runner(loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) 
 
 @contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """Put back who gets Ctrl-C: asyncio does not where somebody else has it when the loop is interrupted."""
+    """Restore the handler of Ctrl-C, which asyncio does not always do."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -52,7 +52,7 @@ def _own_interrupts() -> Iterator[None]:
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """As asyncio reports what nobody has looked at, but for a Ctrl-C in a task: the loop has raised it, too."""
+    """Report like asyncio, except for a Ctrl-C in a task, which the loop has raised too."""
     if not isinstance(context.get("exception"), KeyboardInterrupt):
         loop.default_exception_handler(context)
 

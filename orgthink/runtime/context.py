@@ -11,11 +11,11 @@ from orgthink.record.episode import Billed, Message, Origin, Sampling, Span, Sto
 from orgthink.util.redaction import redact
 
 MOST_CHARACTERS = 32
-"""Of each token that a text may have, read before it is cut."""
+"""Characters of a text that are read for each token that it may have."""
 
 
 class Backing(NamedTuple):
-    """What stands behind a role: which engine decodes for it, and how."""
+    """Engine and sampling of a role."""
 
     engine: Engine
     sampling: Sampling
@@ -42,13 +42,13 @@ class GrowingContext:
         if backing is not None and not self._context.spans:
             self._context.spans.append(backing.engine.prompt(messages))
         self._draft: Draft | None = None
-        """What it says just now."""
+        """The span that it is sampling."""
 
     def _act_by(self, backing: Backing | None) -> None:
         self._backing = backing
         engine = None if backing is None else backing.engine
         self.person: str | None = None if engine is None else engine.person
-        """Who writes for it, if a person does."""
+        """Name of the person who writes for it."""
 
     @property
     def decodes(self) -> bool:
@@ -89,7 +89,7 @@ class GrowingContext:
     def inject(self, text: str, source: str | None = None, around: tuple[str, str] = ("", "")) -> None:
         """Append text that the model did not sample, in the middle of what it says. It is never read as protocol.
 
-        The text may be anybody's: the name of a special token in it stays plain text. What an organization writes
+        The name of a special token in the text stays plain text. What an organization writes
         itself before and after it, such as the tag that ends a result, is `around` it.
         An agent that was done may act again after it.
         """
@@ -109,8 +109,8 @@ class GrowingContext:
     def cut(self, text: str, tokens: int) -> str:
         """The beginning of a text without secrets, at most so many tokens long as this agent would see it.
 
-        Where its engine knows no ids, three bytes count as a token: words say little of how long a text is. A longer
-        text is not read to its end: that would take seconds, in which nobody else goes on.
+        Where its engine knows no ids, three bytes count as a token: the number of words says little about its length. A
+        longer text is not read to its end: that would block the event loop for seconds.
         """
         text = redact(text)[: tokens * MOST_CHARACTERS]  # before it is cut: no half of a secret is left
         if self._length(text) <= tokens:
@@ -127,7 +127,7 @@ class GrowingContext:
 
     @property
     def _has_room(self) -> bool:
-        """Whether its prompt leaves room for a reply, or nobody knows."""
+        """Whether its prompt leaves room for a reply, or its size is unknown."""
         assert self._backing is not None
         engine, (prompt, *_) = self._backing.engine, self._context.spans
         limit = engine.max_context
@@ -156,7 +156,7 @@ class GrowingContext:
 
 
 class Draft:
-    """What an agent sampled, or a person wrote, since the last span."""
+    """Text that an agent sampled, or a person wrote, since the last span."""
 
     def __init__(self, sampling: Sampling, start: float, origin: Origin = Origin.SAMPLED) -> None:
         self.sampling, self._start, self._origin = sampling, start, origin

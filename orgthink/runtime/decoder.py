@@ -1,4 +1,4 @@
-"""Decoding within a budget: segments of a context, from one pause to the next, and what they say happens."""
+"""Decoding within a budget: segments of a context, from one pause to the next, and their actions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LEAST_SHARE = 1 / 64
 """Of what may be cut from a prompt that is too long."""
 
 MOST_DROPS = 2
-"""Streams that may break off: what they said is forgotten, and asked for again."""
+"""Broken streams per agent whose text is dropped and requested again."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class _Segment:
     mark: Any
     """What the scanner had read."""
     acted: bool = False
-    """Whether anything has happened in it that cannot be forgotten."""
+    """Whether an action has been taken, so that its text cannot be dropped."""
 
 
 def _without_thoughts(events: Iterable[Event]) -> Iterator[Action]:
@@ -107,7 +107,7 @@ class Decoder(GrowingContext):
         self._salt, self._place, self._seed = salt, place, seed
         self._limit = inf if limit is None else limit
         self._reserved = 0
-        """Of that limit, for the last word."""
+        """Tokens of that limit that are kept for a final reply."""
         self._drops = 0
         self._paid = False
         """Whether the call under way is paid for."""
@@ -169,12 +169,12 @@ class Decoder(GrowingContext):
         self.stop = None
 
     def keep(self, share: float) -> None:
-        """Keep a share of the tokens that it may sample for its last word, which `reopen` lets it say."""
+        """Keep a share of its tokens for a final reply after `reopen`."""
         self._reserved = ceil(share * self._limit) if self._limit < inf else 0
         self._limit -= self._reserved
 
     def reopen(self) -> None:
-        """Let an agent that its budget or a deadline stopped act again, on what was kept for its last word."""
+        """Let an agent that its budget or a deadline stopped act again, with the tokens that were kept."""
         self._limit, self._reserved = self._limit + self._reserved, 0
         if self.stop in (StopReason.BUDGET, StopReason.DEADLINE):
             self.stop = self.cancel = None
@@ -182,7 +182,7 @@ class Decoder(GrowingContext):
     def spend(self, cost: float) -> None:
         """Record what something cost, in money or cost units. An agent without any left neither decodes nor forks.
 
-        What a person does costs nothing that a model's budget could pay.
+        The work of a person costs nothing.
         """
         if self.person is None:
             self.cost = (self.cost or 0) + cost
@@ -207,7 +207,7 @@ class Decoder(GrowingContext):
                 self.spend(cost if begun else -cost)
 
     async def interrupt(self, text: str, source: str | None = None) -> None:
-        """Stop decoding, inject, and decode on from there. Text that has come to its end is left alone."""
+        """Stop decoding, inject, and decode on from there. No-op when finished."""
         if self._stream is not None or self._paused:
             await self.rest()
             self.inject(text, source)

@@ -71,14 +71,14 @@ class Session:
         self.agents: list[Agent] = []
         """The root, then in the order they were forked."""
         self.root: Agent | None = None
-        """Who does the organization's own work; `None` before it is made."""
+        """Agent that does the organization's own work; `None` before it is made."""
         self._place_of: Agent | None = None
         """The forked agent in whose place the organization works, which its root becomes."""
         self.so_far: Callable[[], str | None] = lambda: None
         """The answer if a deadline or a budget ended the episode now; set by organizations that have found something
         before they are done."""
         self._faulty: list[Agent] = []
-        """Who made a format error, in order of time."""
+        """Agents that made a format error, in order of time."""
         self._gone: list[str | None] = []
         """Errors of forks without an engine, such as a server that is gone."""
         self._default, self._roles = default, dict(roles or {})
@@ -89,7 +89,7 @@ class Session:
         self._names: Counter[str] = Counter()
         self._tasks = asyncio.TaskGroup()
         self._operator = asyncio.current_task()
-        """Whose cancellation is no limit's."""
+        """Task of the caller: if it is cancelled, the operator ended the episode."""
         self._zero = asyncio.get_running_loop().time() - since
         seconds = self.limits.episode_seconds
         self._over = inf if seconds is None else asyncio.get_running_loop().time() + seconds
@@ -322,7 +322,7 @@ class Session:
         return tuple(next(each[agent]) for agent in self._faulty)
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the root's work. However it ends, those who are still at work end with it, all at once."""
+        """Do the root's work. When it ends, all agents that are still at work end with it."""
         async with self._tasks:
             lead = asyncio.ensure_future(self._lead(work))
             source = CancelSource.PARENT
@@ -347,7 +347,7 @@ class Session:
                 await root.rest()
 
     def _below(self, parent: Agent) -> list[_Fork]:
-        """The forks of an agent that nobody joined yet, and theirs."""
+        """The forks of an agent that are not joined yet, and their forks."""
         forks = list(self._forks[parent.id].values())
         return forks + [below for fork in forks for below in self._below(fork.child)]
 
