@@ -43,7 +43,7 @@ _STATUS = {
 
 
 def result_of(returned: Result | str | None, stop: StopReason) -> Result:
-    """The result of work that returned a text, or `None` for nothing. Work with a status of its own returns a Result."""
+    """The result of work that returned a text, or `None` for nothing. Work with its own status returns a Result."""
     if isinstance(returned, Result):
         return returned
     status = _STATUS.get(stop, Status.NO_RETURN if returned is None else Status.OK)
