@@ -23,8 +23,8 @@ from orgthink.evaluate.run import evaluate as evaluate_resolved
 from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
 from orgthink.measure.summary import summarise
 from orgthink.record.episode import Edge, EdgeKind, Episode, Grade, Origin, Sampling, Span, Status, StopReason, Trace
-from orgthink.record.failures import engine_failed, failure_message
 from orgthink.record.folder import RunFolder
+from orgthink.record.guard import engine_failed, failure_message
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import task_named
 from orgthink.util.errors import UserError

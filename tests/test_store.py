@@ -97,7 +97,7 @@ def test_a_bill_that_cannot_be_added_up_is_refused(bad: int):
     line = episode_json.dump(made)
     assert episode_json.load(line) == made
     assert line.count(b'"billed"') == 1, "of spans that nobody reported, nothing is stored"
-    with pytest.raises(ValueError, match="billed a count that is none"):
+    with pytest.raises(ValueError, match="is below 0" if bad < 0 else "is not a number from"):
         episode_json.load(line.replace(b'"input":5', f'"input":{bad}'.encode()))
 
 
@@ -115,8 +115,7 @@ def test_metrics_are_cut_back_to_a_line(tmp_path: Path, torn: str):
 
 
 @pytest.mark.parametrize("lost", [[], [3, 4, 5]])
-def test_metrics_are_cut_back_to_a_step_whatever_lines_are_missing(tmp_path: Path, lost: list[int], capsys):
-    """By their number, lines of a later step would stay and come again."""
+def test_metrics_are_cut_back_to_a_step_when_lines_are_missing(tmp_path: Path, lost: list[int]):
     folder = new(tmp_path / "run")
     file = folder.path / "metrics.jsonl"
     kept = [json.dumps({"step": step}) + "\n" for step in range(1, 11) if step not in lost]
@@ -124,7 +123,6 @@ def test_metrics_are_cut_back_to_a_step_whatever_lines_are_missing(tmp_path: Pat
     with folder.journal() as journal:
         assert journal.rewind(10) == 3
     assert file.read_text() == "".join(kept)
-    assert capsys.readouterr().err.count("metrics.jsonl lacks 3 of 10 steps") == bool(lost)
 
 
 def test_several_episodes_are_stored_together_or_none_of_them(tmp_path: Path):
@@ -266,7 +264,7 @@ def test_only_one_process_appends(tmp_path: Path):
         (None, "it has no config.json"),
         ("not json", "cannot be read"),
         ('{"model_type": "qwen3"}', "another program"),
-        ("[1]", "another program"),
+        ("[1]", "no JSON object"),
         (
             '{"orgthink": "9", "schema_version": 9, "kind": "eval", "settings": {}}',
             "version 9: this orgthink reads version 3 only",

@@ -18,8 +18,8 @@ from orgthink.cli.table import conditions, print_table
 from orgthink.evaluate.plan import Evaluation, Resolved, resolve
 from orgthink.evaluate.run import evaluate, opened, remembering, require_planned, spending
 from orgthink.record.episode import Episode
-from orgthink.record.failures import engine_failed, failed_agents, failure_message
 from orgthink.record.folder import RunFolder, dated, require_vacant
+from orgthink.record.guard import engine_failed, failed_agents, failure_message
 from orgthink.runtime.clock import run_main
 from orgthink.tasks.task import Split
 from orgthink.util.errors import required, user_input

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from orgthink.record.episode import Episode
-from orgthink.record.failures import failure_message
+from orgthink.record.guard import failure_message
 from orgthink.util.pace import Pace
 from orgthink.util.terminal import clean, show
 

@@ -21,7 +21,7 @@ from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import Prices, dollars, sampled_tokens, spent
 from orgthink.record.episode import Episode, Problem
 from orgthink.record.episode_json import dump
-from orgthink.record.failures import engine_failed, failure_message
+from orgthink.record.guard import engine_failed, failure_message
 from orgthink.runtime.attempt import WrongReturn
 from orgthink.runtime.clock import run_main
 from orgthink.util.errors import UserError, required

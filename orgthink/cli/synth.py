@@ -13,8 +13,8 @@ from orgthink.engines import Engines, engine_spec
 from orgthink.engines.engine import Engine
 from orgthink.evaluate.run import require_planned
 from orgthink.record.episode import Sampling
-from orgthink.record.failures import failure_message
 from orgthink.record.folder import RunFolder, dated, require_vacant
+from orgthink.record.guard import failure_message
 from orgthink.runtime.clock import run_main
 from orgthink.util.errors import UserError, required, user_input
 from orgthink.util.terminal import show

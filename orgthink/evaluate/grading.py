@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orgthink.record.episode import Episode, Grade, StopReason
-from orgthink.record.failures import engine_failed
+from orgthink.record.episode_json import require_integrity
 from orgthink.record.folder import RunFolder
-from orgthink.record.guard import Crash
-from orgthink.record.integrity import require_integrity
+from orgthink.record.guard import Crash, engine_failed
 from orgthink.tasks.task import Task
 from orgthink.util.beside import in_thread
 from orgthink.util.concurrency import run_all

@@ -16,9 +16,8 @@ from orgthink.evaluate.plan import Evaluation, PlannedEpisode, Resolved
 from orgthink.evaluate.spending import Spending
 from orgthink.measure.usage import spent
 from orgthink.record.episode import Episode, Problem
-from orgthink.record.failures import engine_failed
 from orgthink.record.folder import RunFolder
-from orgthink.record.guard import Guard
+from orgthink.record.guard import Guard, engine_failed
 from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.approval import Approve
 from orgthink.runtime.attempt import attempt

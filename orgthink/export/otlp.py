@@ -21,8 +21,8 @@ from requests import Response, Session, TooManyRedirects
 
 from orgthink.export.spans import trace_spans
 from orgthink.record.episode import Episode
+from orgthink.record.episode_json import LONGEST
 from orgthink.record.folder import RunFolder
-from orgthink.record.integrity import LONGEST
 from orgthink.util.errors import user_input
 from orgthink.util.http import server_url
 from orgthink.util.redaction import conceal, conceal_named, conceal_proxies, redact

@@ -1,4 +1,4 @@
-"""The record: what happened in one attempt at one problem, stored once; everything else is computed from it.
+"""The record of one attempt at one problem; all measures are computed from it.
 
 A `Span` is a stretch of one agent's context with one origin, a `Trace` is one agent's spans in order, an
 `Episode` is a tree of traces joined by fork and join edges. The types are plain and frozen; files are
@@ -14,7 +14,7 @@ from typing import Any
 from orgthink.util.errors import ErrorKind
 
 SCHEMA_VERSION = 3
-"""Raised when a stored episode changes its shape; `episode_json` refuses others."""
+"""Version of the format of a stored episode; `episode_json` refuses other versions."""
 
 CONTROLLER = "controller"
 """Role of an agent without a model: the organization's own code, where it forks and joins."""
@@ -42,7 +42,7 @@ class StopReason(StrEnum):
     """Why an agent stopped."""
 
     DONE = "done"
-    """It said what it was asked for: an answer, a return, or its end of text."""
+    """It gave its answer or result, or ended its text."""
     LENGTH = "length"
     """A segment reached its token limit."""
     FORMAT = "format"
@@ -52,13 +52,13 @@ class StopReason(StrEnum):
     DEADLINE = "deadline"
     """Its deadline passed."""
     CANCELLED = "cancelled"
-    """Somebody ended it: see the cancel source."""
+    """It was cancelled: see the cancel source."""
     ERROR = "error"
     """Its engine or tool failed: see the error."""
 
 
 class CancelSource(StrEnum):
-    """Who ended an agent before it was done."""
+    """What cancelled an agent."""
 
     LIMIT = "limit"
     OPERATOR = "operator"
@@ -67,11 +67,11 @@ class CancelSource(StrEnum):
 
 
 class Status(StrEnum):
-    """What came back from an agent or a tool, as its parent sees it."""
+    """How an agent or a tool ended, as its parent sees it."""
 
     OK = "ok"
     NO_RETURN = "no_return"
-    """It ended without saying what it returns."""
+    """It ended without a result."""
     TRUNCATED = "truncated"
     """It was cut off by a limit before it could return."""
     TIMEOUT = "timeout"
@@ -89,9 +89,9 @@ class FormatError(StrEnum):
     UNKNOWN_JOIN = "UNKNOWN_JOIN"
     NO_ANSWER = "NO_ANSWER"
     MALFORMED_TAG = "MALFORMED_TAG"
-    """A tag that is never closed, or closes nothing; by calls, one that says no action."""
+    """A tag without its counterpart, or a call that is not an action."""
     NO_CALL = "NO_CALL"
-    """A manager's reply without a call."""
+    """A reply of a manager without a call."""
     MALFORMED_CALL = "MALFORMED_CALL"
     """A call that cannot be made: unreadable, unknown, or with arguments that do not fit."""
     TRUNCATED = "TRUNCATED"
@@ -128,7 +128,7 @@ class Sampling:
 class Billed:
     """Tokens of one request by its server's count, which is what the server bills; `None` is unknown.
 
-    It is reported beside our own counts, and no budget relies on it.
+    It is reported in addition to our own counts. Budgets do not use it.
     """
 
     input: int | None = None
@@ -142,8 +142,8 @@ class Billed:
 
 
 def is_logprob(number: float) -> bool:
-    """Whether a number can be a log-probability: above 0 by what rounding does at most, and not below what servers send
-    in place of minus infinity."""
+    """Whether a number can be a log-probability, with room for rounding and for the number that servers send in place
+    of minus infinity."""
     return -1e6 <= number <= 1.0
 
 
@@ -160,7 +160,7 @@ class Span:
     token_ids: tuple[int, ...] | None = None
     """Ids as the model saw them, never re-tokenized; `None` where the engine gives none."""
     logprobs: tuple[float, ...] | None = None
-    """Of each sampled token under the policy that drew it; `None` where unknown, never zeros."""
+    """Log-probability of each sampled token under the policy that sampled it; `None` if unknown."""
     policy_version: str | None = None
     """Weights that sampled it."""
     sampling: Sampling | None = None
@@ -170,21 +170,21 @@ class Span:
     end: float | None = None
     """Seconds from the start of the episode."""
     source: str | None = None
-    """Agent whose words an injected span holds."""
+    """Agent that wrote the text of an injected span."""
     billed: Billed | None = None
-    """What the server reported of the request that sampled it; `None` where it reported nothing."""
+    """Tokens of its request as the server counts them; `None` if it does not report them."""
     reasoning: str | None = None
-    """What the model thought beside the text, where the server sends that. It is never read as protocol; its tokens are
-    counted. Later requests repeat it only where the model calls tools natively."""
+    """The model's reasoning outside of the text, if the server sends it. It is never read as protocol, and its tokens
+    count. Later requests repeat it only if the model calls tools natively."""
 
 
 class EdgeKind(StrEnum):
     """What an agent does with another."""
 
     FORK = "fork"
-    """It sets a child to work beside it."""
+    """It starts a child, which runs at the same time."""
     JOIN = "join"
-    """It waits for a child and takes what that returned."""
+    """It waits for a child and receives its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,41 +208,41 @@ class Exhausted:
     budget: str
     """`tokens`, `turns`, `cost`, `forks`, `depth`, or `context` for the model's."""
     value: float
-    """How much of it was used; less than the limit where the rest was kept for the final answer."""
+    """Amount used; less than the limit if the rest is reserved for the final answer."""
     limit: float
-    """How much was allowed."""
+    """Amount allowed."""
 
 
 class Decision(StrEnum):
-    """What became of a call that needed an approval."""
+    """Result of an approval."""
 
     ALLOWED = "allowed"
-    """It was made as it was meant."""
+    """The call was made."""
     DENIED = "denied"
-    """It was not made."""
+    """The call was not made."""
     UNANSWERED = "unanswered"
-    """It was not made, for nobody decided in time."""
+    """The call was not made: no decision in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """What an approver decided about a call before it was made."""
+    """The decision of an approver about a call."""
 
     decision: Decision
     """Which."""
     arguments: dict[str, Any]
-    """What the call was meant to do: the sub-query, or a tool's arguments; JSON values."""
+    """Arguments of the call: the sub-query, or those of a tool; JSON values."""
     reason: str = ""
     """One line, if the approver gave one."""
     start: float = 0.0
-    """When the approver was asked, in seconds from the start of the episode."""
+    """When the approval was requested, in seconds from the start of the episode."""
     end: float = 0.0
-    """When that was over, in seconds from the start of the episode."""
+    """When the decision came, in seconds from the start of the episode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What one agent saw and did."""
+    """The record of one agent."""
 
     agent: str
     """Its name, unique in the episode."""
@@ -251,23 +251,23 @@ class Trace:
     parent: str | None
     """Agent that forked it; `None` for the root."""
     spans: tuple[Span, ...]
-    """In order; concatenated they are exactly what the model saw."""
+    """In order; their concatenation is exactly what the model saw."""
     edges: tuple[Edge, ...] = ()
     """Forks and joins, in order of time."""
     stop: StopReason = StopReason.DONE
     """Why it ended."""
     status: Status = Status.OK
-    """What its parent got."""
+    """How it ended for its parent."""
     returned: str | None = None
-    """What its parent got; `None` if nothing."""
+    """Text that its parent received; `None` without one."""
     cancel: CancelSource | None = None
-    """Who cancelled it, if it was."""
+    """What cancelled it; `None` if it was not cancelled."""
     error: str | None = None
-    """One line, if its engine or tool failed, or a budget forbade a fork."""
+    """One line, if its engine or tool failed, or a budget refused a fork."""
     error_kind: ErrorKind | None = None
-    """Which boundary that error crossed; `None` without one, and in records from before it was stored."""
+    """Origin of the error; `None` without one."""
     exhausted: Exhausted | None = None
-    """The budget that ended it or forbade it a fork, if one did; `None` in records from before it was stored."""
+    """The budget that ended it or refused a fork; `None` without one."""
     model: str | None = None
     """Model that decoded it; `None` for people, code and tools."""
     start: float = 0.0
@@ -277,13 +277,13 @@ class Trace:
     cost: float | None = None
     """Money or cost units spent; `None` when unknown."""
     turns: int = 0
-    """Times the engine was asked."""
+    """Number of requests to the engine."""
     queued: float = 0.0
-    """Seconds that its requests waited for a place at a client of ours, in which no deadline runs."""
+    """Seconds in the queue of the HTTP client; deadlines do not count them."""
     person: str | None = None
     """Person who wrote in the place of a model; `None` for models, code and tools."""
     approval: Approval | None = None
-    """What an approver decided about the call that it does; `None` where there was none."""
+    """The approval of its call; `None` without one."""
 
     @property
     def forks(self) -> tuple[Edge, ...]:
@@ -295,7 +295,7 @@ class Trace:
 
     @property
     def is_code(self) -> bool:
-        """Whether neither a model nor a person acts in it: a tool, or the organization's own code."""
+        """Whether it is a tool or the organization's own code: neither a model nor a person."""
         return self.model is None and self.person is None
 
     @property
@@ -314,15 +314,15 @@ class Problem:
     """One problem of a task."""
 
     id: str
-    """Unique, and the same wherever the problem is drawn again."""
+    """Unique, and the same in every draw of the problem."""
     task: str
     """Name of the task that grades it."""
     text: str
     """The question."""
     required: int = 1
-    """n_s: how many different solutions are asked for."""
+    """n_s: number of different solutions to find."""
     data: dict[str, Any] = field(default_factory=dict)
-    """What the grader needs; JSON values."""
+    """Data for the grader; JSON values."""
     instruction: str = ""
     """The part of the text that belongs to the task and not to this problem; empty without one."""
     history: tuple[Message, ...] = ()
@@ -336,12 +336,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """How right an answer is."""
+    """The grade of an answer."""
 
     correct: int
-    """n_c: different correct solutions among those that count."""
+    """n_c: number of different correct solutions."""
     required: int
-    """n_s: solutions asked for; 1 for ordinary questions."""
+    """n_s: number of solutions to find; 1 for ordinary questions."""
 
     @property
     def score(self) -> float:
@@ -360,7 +360,7 @@ class FormatFault:
     kind: FormatError
     """Which."""
     agent: str
-    """Who made it."""
+    """Agent that made it."""
     at: int
     """Decoding steps the agent had done."""
     detail: str = ""
@@ -368,11 +368,11 @@ class FormatFault:
 
 
 BYTES_A_TOKEN = 3
-"""Of a text whose tokens nobody knows: fewer than most texts have, so that a text is rather thought too long."""
+"""Bytes-per-token estimate without a tokenizer; low, so that lengths are overestimated."""
 
 
 def likely_tokens(text: str) -> int:
-    """Number of tokens of a text, by its bytes."""
+    """Estimated number of tokens of a text."""
     return -(-len(text.encode(errors="surrogatepass")) // BYTES_A_TOKEN)
 
 
@@ -386,49 +386,49 @@ class Episode:
     """One attempt at one problem: a tree of traces, joined by forks and joins."""
 
     id: str
-    """`problem|organization|sample`, and of a training's `problem|organization|sample|step`."""
+    """`problem|organization|sample`; in training `problem|organization|sample|step`."""
     problem: Problem
-    """What was asked."""
+    """The problem."""
     organization: str
-    """Who worked on it."""
+    """Name of the organization."""
     capacity: int
-    """c: agents that may be at work at once, the organizer included."""
+    """c: agents that may decode at once, the organizer included."""
     traces: tuple[Trace, ...]
     """The root first, then in the order they were forked."""
     sample: int = 0
-    """Which of several attempts at the problem."""
+    """Number of the attempt at the problem, from 0."""
     answer: str | None = None
-    """Text of the answer; `None` if there was none."""
+    """Text of the answer; `None` without one."""
     format_faults: tuple[FormatFault, ...] = ()
     """In order of time."""
     grade: Grade | None = None
-    """`None` until it is graded, which is not zero."""
+    """`None` before grading."""
     stop: StopReason = StopReason.DONE
     """Why the episode ended."""
     cancel: CancelSource | None = None
-    """Who cancelled it, if it was."""
+    """What cancelled it; `None` if it was not cancelled."""
     error: str | None = None
-    """One line, if the organization could not go on."""
+    """One line, if the organization failed."""
     error_kind: ErrorKind | None = None
-    """Which boundary that error crossed; `None` without one, and in records from before it was stored."""
+    """Origin of the error; `None` without one."""
     seconds: float = 0.0
     """Wall clock, or virtual seconds on the scripted engine."""
     step: int | None = None
-    """Step of the training that used it, counted from 1; `None` outside of one."""
+    """Training step that used it, from 1; `None` outside of training."""
     schema_version: int = SCHEMA_VERSION
-    """Of this record."""
+    """Schema version of this record."""
 
     @property
     def root(self) -> Trace:
         return self.traces[0]
 
     def trace(self, agent: str) -> Trace:
-        """The trace of an agent; KeyError if there is none."""
+        """The trace of an agent; KeyError without one."""
         for trace in self.traces:
             if trace.agent == agent:
                 return trace
         raise KeyError(agent)
 
     def of_step(self, step: int) -> Episode:
-        """As the record of a training's step, counted from 1, holds it."""
+        """A copy for the record of a training step, counted from 1."""
         return replace(self, id=f"{self.id}|{step}", step=step)

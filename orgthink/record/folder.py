@@ -1,55 +1,70 @@
-"""A run folder: the settings that determine the result, and the episodes, appended as they end.
+"""A run folder: settings, and episodes appended as they end.
 
-    config.json      everything that determines the result, which never changes; whoever goes on may change what a run
-                     may cost, and the methods of an arena
-    episodes.jsonl   one episode a line, appended when it ends; an incomplete last line is ignored
-    failed.jsonl     episodes that an engine failed, moved here when the run is resumed and they are run again
-    metrics.jsonl    one line of numbers a step, for plots of the run itself
-    crashes.log      tracebacks of the episodes that a bug ended
-    summary.json     measures of the episodes; can be computed again
-    view.html        pictures of it
-
-A line of episodes.jsonl is read and written in `orgthink/episode_json.py`.
+config.json      settings that determine the result; a resumed run may change only its budget
+episodes.jsonl   one episode a line, appended when it ends; an incomplete last line is ignored
+failed.jsonl     episodes that failed because of the engine and were run again
+metrics.jsonl    one line of numbers a step
+crashes.log      tracebacks of episodes that ended with a bug
+summary.json     measures of the episodes
+view.html        a page about the run
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from orgthink.record.episode import SCHEMA_VERSION, Episode
 from orgthink.record.episode_json import line_of, load, require_version
-from orgthink.record.journal import Journal
 from orgthink.record.provenance import provenance
 from orgthink.util.errors import UserError
-from orgthink.util.files import LOCK, append, locked, made, open_to_append, read_whole, write_whole
-from orgthink.util.jsonl import cut_torn_line, whole_lines
-from orgthink.util.redaction import redact_values
+from orgthink.util.files import (
+    LOCK,
+    append,
+    cut_torn_line,
+    locked,
+    made,
+    open_to_append,
+    open_to_read,
+    read_whole,
+    require_lock,
+    require_unmoved,
+    whole_lines,
+    write_whole,
+)
+from orgthink.util.redaction import redact, redact_values
 from orgthink.util.references import absolute, short_name
 from orgthink.util.secrets import require_no_secrets
+from orgthink.util.tabular import json_object
+from orgthink.util.terminal import clean, reason
 from orgthink.util.validation import first_message, plain, typed
 
 T = TypeVar("T")
 
+LONGEST_TRACEBACK = 20_000
+"""Characters of a traceback that are stored: its end."""
+
 _FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "crashes.log", "summary.json", "view.html")
 
 _PREPARED = ("archive.json", "best.json", "bank.json", "population.json", "prepared.json", "spent.json")
-"""Files of searches and preparations."""
+"""Files of searches in the arena."""
 
 _DATA = {
     *_FILES, *_PREPARED, LOCK, "pairs.jsonl", "pairs.parquet", "dropped.jsonl", "synth.json", "trajectories.json",
     "results.json", "table.md",
 } - {"view.html"}  # fmt: skip
-"""Names of what a run computed, or cannot do without."""
+"""Files that an export may not replace."""
 
 
 def _stored(settings: Any) -> Any:
-    """Settings as config.json has them. UserError if a secret is among them."""
+    """Settings for config.json. UserError if they contain a secret."""
     known = absolute(plain(settings))  # the run may be resumed from another folder
     require_no_secrets(known)
     if redact_values(known) != known:
@@ -57,26 +72,109 @@ def _stored(settings: Any) -> Any:
     return known
 
 
+class Journal:
+    """A run folder open for appending."""
+
+    def __init__(
+        self,
+        episodes: list[Episode],
+        file: BinaryIO,
+        metrics: BinaryIO,
+        watchers: Sequence[Callable[[Episode], None]] = (),
+    ) -> None:
+        self.episodes = episodes
+        """Episodes in the folder when it was opened."""
+        self._file, self._metrics, self._watchers = file, metrics, watchers
+
+    @property
+    def _folder(self) -> Path:
+        return Path(self._file.name).parent
+
+    @property
+    def size(self) -> int:
+        """Bytes of episodes.jsonl."""
+        return os.fstat(self._file.fileno()).st_size
+
+    def append(self, *episodes: Episode) -> None:
+        """Write episodes to the disk. If it fails, nothing is added: OSError for the disk, ValueError for an episode
+        that cannot be read again, UserError if the lock is gone."""
+        require_lock(self._folder)
+        append(self._file, b"".join(map(line_of, episodes)))
+        for watch in self._watchers:
+            for episode in episodes:
+                watch(episode)
+
+    def log(self, **numbers: Any) -> None:
+        """Add a line of numbers to metrics.jsonl. UserError if the lock is gone."""
+        require_lock(self._folder)
+        ids = {name: each for name, each in numbers.items() if name == "episode"}
+        append(self._metrics, json.dumps(redact_values(numbers) | ids).encode() + b"\n")
+
+    def crash(self, name: str, error: BaseException) -> str:
+        """Add a traceback to crashes.log. Returns one line with the error and its place."""
+        trace = redact("".join(traceback.format_exception(error)))  # cutting first could leave a part of a secret
+        trace = clean(f"{name}\n{trace[-LONGEST_TRACEBACK:]}\n")
+        with open_to_append(self._folder / "crashes.log") as file:
+            append(file, trace.encode("utf-8", "replace"))
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{type(error).__name__} in {Path(place.filename).name}, line {place.lineno}"
+        return f"{where}: {reason(error, 200)} (a bug: its traceback is in crashes.log)"
+
+    def at(self, place: int) -> Episode:
+        """The episode whose line begins at a byte of episodes.jsonl: the `size` before it was added."""
+        require_unmoved(self._folder)
+        with open_to_read(Path(self._file.name)) as file:
+            file.seek(place)
+            return load(file.readline())
+
+    def require_line_end(self, size: int) -> None:
+        """ValueError unless a line of episodes.jsonl ends after `size` bytes, or `size` is 0."""
+        require_unmoved(self._folder)
+        with open_to_read(Path(self._file.name)) as file:
+            file.seek(max(0, size - 1))
+            if size < 0 or size > self.size or (size and file.read(1) != b"\n"):
+                raise ValueError(f"episodes.jsonl was recorded with {size} bytes, but no line ends there")
+
+    def rewind(self, step: int, size: int | None = None) -> int:
+        """Remove the lines of later steps from metrics.jsonl; shorten episodes.jsonl to `size` bytes unless it is
+        `None`. Returns the number of removed lines."""
+        require_unmoved(self._folder)
+        lines = list(whole_lines(Path(self._metrics.name)))
+        stay = next((at for at, (number, line) in enumerate(lines) if _step_of(line, number) > step), len(lines))
+        self._metrics.truncate(sum(len(line) for _, line in lines[:stay]))
+        if size is not None:
+            self._file.truncate(size)
+        return len(lines) - stay
+
+
+def _step_of(line: bytes, number: int) -> int:
+    """The step of a line of metrics.jsonl; its number if it has no step or is damaged."""
+    with suppress(ValueError, RecursionError):
+        if isinstance(found := json.loads(line), dict) and type(found.get("step")) is int:
+            return found["step"]
+    return number
+
+
 class RunFolder:
-    """A run folder that exists. Get one from `create` or `open`."""
+    """An existing run folder, from `create` or `open`."""
 
     def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
         self.path, self.config = path, config
         self.watchers: list[Callable[[Episode], None]] = []
-        """Called with each episode once it is stored; they neither wait nor raise."""
+        """Functions that are called with each stored episode; they must not wait or raise."""
 
     @classmethod
     def create(cls, path: Path, kind: str, settings: Any, *, overwrite: bool = False) -> RunFolder:
-        """Make the folder, with its config.json. `overwrite` deletes an earlier run that is there.
+        """Make the folder and its config.json. `overwrite` deletes an earlier run.
 
-        UserError if the folder holds anything else, or if another process is writing there.
+        UserError if the folder holds other files, or if another process writes to it.
         """
         require_vacant(path, overwrite=overwrite)
         known = _stored(settings)
         config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": known}
         path = made(path)
-        with locked(path):  # whoever is killed here leaves a folder that is none yet, so it takes no time
-            require_vacant(path, overwrite=overwrite)  # another process may just have made its run
+        with locked(path):
+            require_vacant(path, overwrite=overwrite)  # another process may have created a run
             for name in _FILES:
                 (path / name).unlink(missing_ok=True)
             folder = cls(path, redact_values(config))
@@ -86,25 +184,20 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Open a run folder; UserError if it is not one, or of another version."""
+        """Open a run folder. UserError if it is not a run folder or has another version."""
         file = path / "config.json"
         if not path.is_dir():
             raise UserError(f"no run folder at {path}")
         if not file.is_file():
             raise UserError(f"{path} is not a run folder: it has no config.json")
-        try:
-            config = json.loads(read_whole(file))
-        except UserError:
-            raise
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{file} cannot be read: {error}") from error
-        if not isinstance(config, dict) or not {"orgthink", "schema_version", "kind", "settings"} <= config.keys():
+        config = json_object(file)
+        if not {"orgthink", "schema_version", "kind", "settings"} <= config.keys():
             raise UserError(f"{path} is not a run folder: its config.json was written by another program")
         require_version(config["schema_version"], file)
         return cls(path, config)
 
     def changed(self, settings: Any) -> RunFolder:
-        """The folder with other settings, which are written. UserError if another process is writing there."""
+        """Replace the settings in config.json. UserError if another process writes to the folder."""
         folder = RunFolder(self.path, redact_values({**self.config, "settings": _stored(settings)}))
         with locked(self.path):
             folder.write_json("config.json", folder.config)
@@ -115,21 +208,21 @@ class RunFolder:
         return self.path / "episodes.jsonl"
 
     def settings(self, kind: str, cls: type[T]) -> T:
-        """The settings of the run; UserError if it is of another kind, or if they do not describe a `cls`."""
+        """The settings of the run. UserError if it is of another kind, or if the settings do not fit `cls`."""
         if self.config["kind"] != kind:
             raise UserError(f"{self.path} holds a run of kind {self.config['kind']}, not {kind}")
         return typed(cls, self.config["settings"], self.path / "config.json")
 
     def episodes(self) -> Iterator[Episode]:
-        """In the order they ended; UserError at a corrupt line or a second one of the same id, by its number."""
+        """Episodes in the order of their end. UserError for a corrupt line or a repeated id."""
         return (line.episode for line in _lines(self.episodes_file))
 
     def failed(self) -> Iterator[Episode]:
-        """Episodes that were run again, in the order they were; one that failed several times is there as often."""
+        """Failed episodes that were run again, once per failure."""
         return (line.episode for line in _lines(self.path / "failed.jsonl", unique=False))
 
     def metrics(self) -> Iterator[dict[str, Any]]:
-        """The lines of metrics.jsonl; UserError at a corrupt one. A torn last line does not count."""
+        """The lines of metrics.jsonl, without an incomplete last line. UserError for a corrupt line."""
         file = self.path / "metrics.jsonl"
         for number, raw in whole_lines(file):
             try:
@@ -142,24 +235,22 @@ class RunFolder:
 
     @contextmanager
     def journal(self, redo: Callable[[Episode], bool] | None = lambda episode: False) -> Iterator[Journal]:
-        """Open the run for appending, by one process at a time. An incomplete last line is removed.
+        """Open the run for appending, in one process at a time. Removes an incomplete last line.
 
-        Episodes for which `redo` is true move to failed.jsonl and can be run again. With `None` no episodes are read.
-        UserError if another process has the folder, or has begun another run there since this one was opened.
+        Moves episodes for which `redo` is true to failed.jsonl. With `None` no episodes are read. UserError if another
+        process writes to the folder, or started another run in it.
         """
         with locked(self.path):
             if json.dumps(RunFolder.open(self.path).config) != json.dumps(self.config):
-                raise UserError(
-                    f"{self.path} now holds another run, which another process began: choose another folder"
-                )
+                raise UserError(f"another process started another run in {self.path}: choose another folder")
             episodes = [] if redo is None else self._settle(redo)
             with open_to_append(self.episodes_file) as file, open_to_append(self.path / "metrics.jsonl") as metrics:
                 cut_torn_line(metrics)
                 yield Journal(episodes, file, metrics, self.watchers)
 
     def revise(self, revised: Mapping[str, Episode]) -> None:
-        """Store these episodes in the places of those with their ids, all at once, while a journal is open that appends
-        nothing any more. UserError for one that could not be read again."""
+        """Replace the episodes with these ids, atomically, while a journal is open. UserError if an episode cannot be
+        stored."""
         lines = []
         for line in _lines(self.episodes_file):
             try:
@@ -169,14 +260,11 @@ class RunFolder:
         write_whole(self.episodes_file, b"".join(lines))
 
     def write_json(self, name: str, value: Any) -> None:
-        """Write a JSON file atomically, without secrets: a reader sees the old one or the new one.
-
-        Names of files that are not UTF-8 stay as they are.
-        """
+        """Write a JSON file atomically, without secrets."""
         write_whole(self.path / name, _json_file(value))
 
     def renew_json(self, name: str, value: Any) -> None:
-        """The same, unless the file holds this value already. UserError if another process is writing there."""
+        """Write a JSON file unless it holds this value. UserError if another process writes to the folder."""
         file = self.path / name
         if not file.is_file() or read_whole(file) != _json_file(value):
             with self.journal(redo=None):
@@ -188,8 +276,8 @@ class RunFolder:
         return self.path / name
 
     def _settle(self, redo: Callable[[Episode], bool]) -> list[Episode]:
-        """Remove an incomplete last line and the episodes to redo; return the others."""
-        for abandoned in self.path.glob(f".{self.episodes_file.name}.*.tmp"):  # by a process killed in `write_whole`
+        """Remove an incomplete last line and the episodes to run again; return the others."""
+        for abandoned in self.path.glob(f".{self.episodes_file.name}.*.tmp"):  # of a killed process
             abandoned.unlink()
         lines, failed = list[_EpisodeLine](), list[_EpisodeLine]()
         for line in _lines(self.episodes_file):
@@ -197,7 +285,7 @@ class RunFolder:
         if failed:
             with open_to_append(self.path / "failed.jsonl") as file:
                 cut_torn_line(file)
-                # By a process that was killed before the next step.
+                # A killed process may have moved some of them.
                 moved = {hash(raw) for _, raw in whole_lines(Path(file.name))}
                 append(file, b"".join(line.raw for line in failed if hash(line.raw) not in moved))
             write_whole(self.episodes_file, b"".join(line.raw for line in lines))
@@ -208,8 +296,7 @@ class RunFolder:
 
 
 def dated(name: str) -> Path:
-    """Where a new run goes unless it is told: below runs/, by a name, such as that of its task, and the time. Of
-    several in one second the second one ends in -2, and so on."""
+    """A new folder in runs/, named after a task and the time; later ones in the same second end in -2, -3, ..."""
     whole = short_name(name).replace("/", "-")  # a part of a task has a `/`
     first = Path("runs") / f"{whole}-{time.strftime('%Y%m%d-%H%M%S')}"
     others = (first.with_name(f"{first.name}-{number}") for number in count(2))
@@ -217,7 +304,7 @@ def dated(name: str) -> Path:
 
 
 def require_vacant(path: Path, *, overwrite: bool = False) -> None:
-    """UserError unless the folder is new, empty, or a run to be overwritten."""
+    """UserError unless the folder is new, empty, or a run to overwrite."""
     if path.exists() and not path.is_dir():
         raise UserError(f"{path} is a file: choose another folder")
     if not path.is_dir() or all(entry.name.startswith(".") for entry in path.iterdir()):
@@ -230,21 +317,10 @@ def require_vacant(path: Path, *, overwrite: bool = False) -> None:
 
 
 def require_output(*files: Path | None) -> None:
-    """UserError for a file to write that would replace the data of a run, at whatever depth of its folder."""
+    """UserError for an output file that would replace the data of a run."""
     for file in filter(None, files):
-        folder = file.parent.resolve()
-        run = folder if file.name in _DATA and (folder / "config.json").is_file() else None
-        if run is None and file.exists():
-            run = next(filter(_is_run, (folder, *folder.parents)), None)
-            run = None if run == folder else run  # there the names tell data from pages and exports
-        if run is not None:
-            raise UserError(f"{file} belongs to the run {run}: choose another name")
-
-
-def _is_run(folder: Path) -> bool:
-    """Whether a folder holds a run, also one that cannot be read here: of a later version, or damaged. A model's folder
-    has a config.json as well."""
-    return all((folder / name).is_file() for name in ("config.json", "episodes.jsonl"))
+        if file.name in _DATA and (file.parent / "config.json").is_file():
+            raise UserError(f"{file} belongs to a run: choose another name")
 
 
 def _json_file(value: Any) -> bytes:
@@ -265,6 +341,5 @@ def _lines(file: Path, *, unique: bool = True) -> Iterator[_EpisodeLine]:
         except ValueError as error:
             raise UserError(f"{file}, line {number}: not an episode: {first_message(error)}") from error
         if (before := first.setdefault((episode.step, episode.id), number)) != number and unique:
-            again = f"episode {episode.id} is there again, it is in line {before} already"
-            raise UserError(f"{file}, line {number}: {again}: two processes wrote this run; delete one of the lines")
+            raise UserError(f"{file}, line {number}: episode {episode.id} repeats line {before}: delete one of them")
         yield _EpisodeLine(raw, episode)

@@ -1,4 +1,4 @@
-"""One episode of many: a bug in it ends it alone, and its traceback is stored."""
+"""Failures of single episodes: a bug ends only its episode, an engine error leaves a record."""
 
 from __future__ import annotations
 
@@ -6,38 +6,39 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from orgthink.record.episode import CONTROLLER, Episode, Problem, Status, StopReason, Trace, episode_id
-from orgthink.record.episode_json import dump, load
-from orgthink.record.integrity import require_integrity
-from orgthink.record.journal import Journal
+from orgthink.record.episode_json import dump, load, require_integrity
+from orgthink.record.folder import Journal
 from orgthink.util.errors import UserError
 
 Crash = Callable[[str, Exception], str]
-"""Stores the traceback of what ended an episode, by the episode's id, and returns it in one line: `Journal.crash`."""
+"""Stores the traceback of an episode, by its id, and returns the error in one line: `Journal.crash`."""
 
 
 def raised(name: str, error: Exception) -> str:
-    """Stands where no tracebacks are stored: whoever runs the episode gets the error."""
+    """The `Crash` of runs that do not store tracebacks: raises the error."""
     raise error
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Around the work on one episode."""
+    """A guard around the work on one episode."""
 
     problem: Problem
-    """What is asked."""
+    """The problem."""
     organization: str
-    """Name of who works on it."""
+    """Name of the organization."""
     sample: int
-    """Which of several attempts."""
+    """Number of the attempt."""
     capacity: int
     """c."""
     crash: Crash
     """Stores a traceback."""
 
     async def run(self, work: Awaitable[Episode], left: Sequence[Episode] = ()) -> Episode:
-        """The episode of this work, or what is left of it after a bug, such as a number that is none. A UserError is
-        about all episodes, and is raised. `left` is what a bug in the work leaves by then: see `attempt`."""
+        """The episode, or after a bug its record with the error. UserError is raised: it concerns all episodes.
+
+        `left` may hold the record of the work until the bug: see `attempt`.
+        """
         try:
             episode = await work
             require_integrity(episode)
@@ -48,42 +49,59 @@ class Guard:
             return self.crashed(bug, left)
 
     def store(self, journal: Journal, episode: Episode) -> Episode:
-        """Append an episode and return it; what is left of it in its place if it cannot be stored. OSError as such;
-        UserError if nothing of it can be stored."""
+        """Append an episode and return it; an episode that cannot be stored is replaced by its error.
+
+        UserError if the problem or a setting cannot be stored.
+        """
         try:
             journal.append(episode)
         except ValueError as bug:
             episode = self.crashed(bug)
             try:
                 journal.append(episode)
-            except ValueError as error:  # it is the problem, or a setting
+            except ValueError as error:
                 raise UserError(str(error)) from error
         return episode
 
     def crashed(self, bug: Exception, left: Sequence[Episode] = ()) -> Episode:
-        """What is left of the episode, with the error and without an answer, as the work `left` it if that can be
-        stored."""
+        """An episode with an error and without an answer; with the traces in `left` if they can be stored."""
         name = episode_id(self.problem, self.organization, self.sample)
         error = self.crash(name, bug)
         for episode in filter(is_storable, left):
             return replace(episode, stop=StopReason.ERROR, error=error, error_kind=None)
         root = Trace(CONTROLLER, CONTROLLER, None, (), stop=StopReason.ERROR, status=Status.ERROR, error=error)
-        return Episode(
-            id=name,
-            problem=self.problem,
-            organization=self.organization,
-            capacity=self.capacity,
-            traces=(root,),
-            sample=self.sample,
-            stop=StopReason.ERROR,
-            error=error,
-        )
+        episode = Episode(name, self.problem, self.organization, self.capacity, (root,), self.sample)
+        return replace(episode, stop=StopReason.ERROR, error=error)
 
 
 def is_storable(episode: Episode) -> bool:
-    """Whether a journal takes the episode."""
+    """Whether a journal accepts the episode."""
     try:
         load(dump(episode))
-    except Exception:  # whatever a bug left in it
+    except Exception:
         return False
     return True
+
+
+def engine_failed(episode: Episode) -> bool:
+    """Whether an engine failure ended the episode: then its result says nothing about the organization.
+
+    A failure of the root ends the episode. A failed fork is a result, and the root continues. If the episode has no
+    answer and the failed agent was the last one joined (a solver, a summarizer, all thinkers of a vote), the engine
+    is responsible as well, unless the organization counts it as that agent's fault: its engine refused to answer.
+    """
+    if episode.stop is StopReason.ERROR or episode.answer is not None:
+        return episode.stop is StopReason.ERROR
+    last = {join.child for join in episode.root.joins if join.at == episode.root.steps}
+    last -= {fault.agent for fault in episode.format_faults}
+    return any(trace.agent in last for trace in failed_agents(episode))
+
+
+def failed_agents(episode: Episode) -> list[Trace]:
+    """Agents whose engine failed."""
+    return [trace for trace in episode.traces if trace.stop is StopReason.ERROR and trace.model is not None]
+
+
+def failure_message(episode: Episode) -> str:
+    """The engine failure of an episode, on one line."""
+    return episode.error or next((trace.error for trace in failed_agents(episode) if trace.error), "engine error")

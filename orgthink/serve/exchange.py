@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Protocol
 
 from orgthink.record.episode import Episode
-from orgthink.record.failures import engine_failed, failed_agents, failure_message
+from orgthink.record.guard import engine_failed, failed_agents, failure_message
 from orgthink.serve.question import Question, RequestError
 from orgthink.util.redaction import redact_json
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from orgthink.record.episode import Episode, Problem
-from orgthink.record.journal import Journal
+from orgthink.record.folder import Journal
 from orgthink.runtime.agent import Agent, Watcher
 from orgthink.util.errors import UserError
 from orgthink.util.terminal import excerpt

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orgthink.record.episode import Grade, Message, Problem
-from orgthink.record.integrity import MOST_REQUIRED
+from orgthink.record.episode_json import MOST_REQUIRED
 from orgthink.tasks import TASKS
 from orgthink.tasks.math import MATH
 from orgthink.tasks.task import Solution, Split, Task, repeated, require_file, require_shallow

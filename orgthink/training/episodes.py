@@ -19,8 +19,7 @@ from orgthink.credit import AgentWork, EpisodeCredit
 from orgthink.engines.engine import Engine
 from orgthink.measure.accuracy import mixed
 from orgthink.record.episode import Episode, Origin, Problem, Trace
-from orgthink.record.failures import engine_failed, failure_message
-from orgthink.record.guard import Crash, raised
+from orgthink.record.guard import Crash, engine_failed, failure_message, raised
 from orgthink.rewards import Score
 from orgthink.runtime.agent import Backing
 from orgthink.training.checkpoint import load_state, save_state

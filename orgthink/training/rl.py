@@ -19,9 +19,8 @@ from typing import Any, NamedTuple, Protocol
 from orgthink.engines.engine import Engine, EngineError
 from orgthink.models.trainable import say_made_for
 from orgthink.record.episode import Episode
-from orgthink.record.folder import RunFolder
+from orgthink.record.folder import Journal, RunFolder
 from orgthink.record.guard import Crash, raised
-from orgthink.record.journal import Journal
 from orgthink.runtime.clock import runner
 from orgthink.training import checkpoint
 from orgthink.training.backend import PolicyBackend

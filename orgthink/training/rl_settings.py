@@ -11,7 +11,7 @@ from orgthink.measure.summary import surviving_measures
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES
 from orgthink.record.episode import Episode
-from orgthink.record.failures import engine_failed
+from orgthink.record.guard import engine_failed
 from orgthink.rewards import REWARDS, EpisodeReward, Score
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_metrics

@@ -24,6 +24,9 @@ is no longer there keeps nobody out."""
 MOST = 1 << 26
 """Largest size of a file that is read whole, such as config.json, in bytes."""
 
+LONGEST_LINE = 1 << 30
+"""Longest line that is read, in bytes: a million sampled tokens take 40 MB."""
+
 _HELD: dict[Path, int] = {}
 """Folders that this process has locked, by absolute path, and the descriptor of the lock file."""
 
@@ -210,3 +213,25 @@ def _require_file(path: Path | str, found: os.stat_result) -> None:
     """UserError for a pipe or a device. A folder is refused in the system's own words."""
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
         raise UserError(f"{path} is a pipe or a device, not a file: put a file there, or name another")
+
+
+def whole_lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file with their numbers, from 1; not an incomplete last one, whose writer was killed.
+
+    A missing file has none. UserError for a line above `LONGEST_LINE`.
+    """
+    try:
+        stream = open_to_read(file)
+    except FileNotFoundError:
+        return
+    with stream:
+        number = 0
+        while (raw := stream.readline(LONGEST_LINE + 1)).endswith(b"\n"):
+            yield (number := number + 1), raw
+        if len(raw) > LONGEST_LINE:
+            raise UserError(f"{file}, line {number + 1}: longer than {LONGEST_LINE >> 20} MiB")
+
+
+def cut_torn_line(file: BinaryIO) -> None:
+    """Remove an incomplete last line, whose writer was killed: what is appended to it could not be read."""
+    file.truncate(sum(len(raw) for _, raw in whole_lines(Path(file.name))))

@@ -16,8 +16,7 @@ from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode
 from orgthink.record.episode_json import load
 from orgthink.record.folder import RunFolder
-from orgthink.util.files import open_to_read
-from orgthink.util.jsonl import LONGEST_LINE
+from orgthink.util.files import LONGEST_LINE, open_to_read
 from orgthink.util.terminal import excerpt
 from orgthink.view.pack import listed, opened
 

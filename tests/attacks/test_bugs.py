@@ -20,8 +20,8 @@ from orgthink.evaluate.plan import resolve
 from orgthink.evaluate.run import evaluate
 from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import Episode, Grade, Problem, Sampling, StopReason
-from orgthink.record.failures import engine_failed
 from orgthink.record.folder import RunFolder
+from orgthink.record.guard import engine_failed
 from orgthink.runtime.session import Session
 from orgthink.util.errors import ToolError
 

@@ -25,7 +25,7 @@ from orgthink.record import folder as store
 from orgthink.record.episode import StopReason
 from orgthink.runtime import session
 from orgthink.runtime.budget import Limits
-from orgthink.util import jsonl
+from orgthink.util import files
 from orgthink.util.http import RetryPolicy
 
 pytestmark = pytest.mark.thorough
@@ -186,7 +186,7 @@ STORED = "An episode that is too long to be read again ends with an error, and i
 
 @each(Attack("an episode longer than a line may be (here 16 KiB)", STORED, "the others go on", "so " * 6_000))
 async def test_an_episode_that_is_too_long(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (episode_json, jsonl):  # who writes, and who reads
+    for module in (episode_json, files):  # who writes, and who reads
         monkeypatch.setattr(module, "LONGEST_LINE", 1 << 14)
     plays = (ATTACKED, says(attack.given + "<ANSWER> 3 </ANSWER>")), *[FINE] * 2
     episodes = await evaluated(tmp_path / "run", *plays, what=planned(tokens=20_000))

@@ -31,9 +31,8 @@ from orgthink.engines import EngineSpec
 from orgthink.record import folder as store
 from orgthink.record.episode import Episode, Problem, StopReason, Trace
 from orgthink.record.episode_json import dump
-from orgthink.record.folder import RunFolder
-from orgthink.record.journal import Journal
-from orgthink.util import files, jsonl
+from orgthink.record.folder import Journal, RunFolder
+from orgthink.util import files
 from orgthink.util.errors import UserError
 
 pytestmark = pytest.mark.thorough
@@ -638,7 +637,7 @@ def test_what_is_no_file_of_a_run(
 def test_a_line_without_end(
     attack: Attack, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(jsonl, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(files, "LONGEST_LINE", 1 << 20)
     attack.given(run)
     assert main(["view", "run"]) == 2
     assert "episodes.jsonl, line 1: longer than 1 MiB" in complaint(capsys)

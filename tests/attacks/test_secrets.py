@@ -22,8 +22,7 @@ from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import CancelSource, Episode, Message, Origin, Problem, Sampling, Span, StopReason, Trace
 from orgthink.record.episode_json import dump, load
-from orgthink.record.folder import RunFolder
-from orgthink.record.journal import LONGEST_TRACEBACK
+from orgthink.record.folder import LONGEST_TRACEBACK, RunFolder
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.tools.sandbox_fusion import SandboxFusion

@@ -31,7 +31,7 @@ from orgthink.organizations.verifier_corrector import VerifierCorrector
 from orgthink.organizations.votes import MajorityVote, Parallel
 from orgthink.record.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.record.episode_json import dump, load
-from orgthink.record.failures import engine_failed
+from orgthink.record.guard import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

@@ -14,7 +14,7 @@ from orgthink.grammar.toolcall import CUT, CallStatus
 from orgthink.measure.orchestration import rounds, statuses
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.record.episode import Episode, Exhausted, FormatError, Sampling, StopReason
-from orgthink.record.failures import engine_failed
+from orgthink.record.guard import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

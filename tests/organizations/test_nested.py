@@ -33,7 +33,7 @@ from orgthink.organizations.sequential import Sequential
 from orgthink.organizations.verifier_corrector import VerifierCorrector
 from orgthink.organizations.votes import MajorityVote
 from orgthink.record.episode import Episode, FormatError, Grade, Origin, Problem, Sampling, Status, StopReason, Trace
-from orgthink.record.integrity import require_integrity
+from orgthink.record.episode_json import require_integrity
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime import (
     Agent,

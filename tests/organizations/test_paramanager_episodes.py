@@ -42,7 +42,7 @@ from orgthink.measure.orchestration import calls, cost, executed, models, rounds
 from orgthink.organizations.paramanager import ParaManager, ToolUse
 from orgthink.organizations.prompts import Style, prompt, style_named
 from orgthink.record.episode import Episode, Exhausted, FormatError, Origin, Problem, Sampling, Status, StopReason
-from orgthink.record.failures import engine_failed
+from orgthink.record.guard import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

@@ -33,7 +33,7 @@ from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, render_rep
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.measure.orchestration import cost, executed, rounds, statuses
 from orgthink.record.episode import FormatError, Origin, Sampling, Status, StopReason
-from orgthink.record.failures import engine_failed
+from orgthink.record.guard import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

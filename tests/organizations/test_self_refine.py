@@ -13,7 +13,7 @@ from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import usage
 from orgthink.organizations.self_refine import SelfRefine
 from orgthink.record.episode import Episode, FormatError, Problem, Sampling, Status, StopReason
-from orgthink.record.failures import engine_failed
+from orgthink.record.guard import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

@@ -30,7 +30,7 @@ from orgthink.record.episode import (
     StopReason,
     Trace,
 )
-from orgthink.record.failures import engine_failed
+from orgthink.record.guard import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

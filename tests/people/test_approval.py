@@ -18,7 +18,7 @@ from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.votes import Parallel
 from orgthink.record.episode import CancelSource, Decision, Episode, Message, Problem, Sampling, Status, StopReason
 from orgthink.record.episode_json import dump, load
-from orgthink.record.failures import engine_failed
+from orgthink.record.guard import engine_failed
 from orgthink.runtime import Agent, Allow, Backing, Deny, Limits, Organization, PendingCall, Session, attempt
 from orgthink.runtime.clock import run_virtual
 

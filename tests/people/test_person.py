@@ -30,7 +30,7 @@ from orgthink.record.episode import (
     StopReason,
 )
 from orgthink.record.episode_json import dump, load
-from orgthink.record.failures import engine_failed
+from orgthink.record.guard import engine_failed
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

@@ -12,7 +12,7 @@ from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import EdgeKind, Episode, FormatError, Problem, Sampling, Status, StopReason
-from orgthink.record.integrity import require_integrity
+from orgthink.record.episode_json import require_integrity
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.clock import run_virtual
 

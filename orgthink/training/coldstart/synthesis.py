@@ -28,9 +28,8 @@ from orgthink.evaluate.plan import distinct
 from orgthink.evaluate.run import require_planned
 from orgthink.organizations.prompts import STYLES
 from orgthink.record.episode import Episode, FormatError, Problem, Sampling, StopReason, episode_id
-from orgthink.record.failures import engine_failed
 from orgthink.record.folder import RunFolder
-from orgthink.record.guard import Crash, Guard
+from orgthink.record.guard import Crash, Guard, engine_failed
 from orgthink.tasks import task_named
 from orgthink.training.coldstart import pairs
 from orgthink.training.coldstart.pairs import Pair, pairs_of

@@ -12,8 +12,8 @@ from orgthink.engines import Engines
 from orgthink.evaluate.plan import Evaluation, resolve
 from orgthink.evaluate.run import evaluate, open_plan
 from orgthink.record.episode import Episode
-from orgthink.record.failures import engine_failed, failure_message
 from orgthink.record.folder import RunFolder
+from orgthink.record.guard import engine_failed, failure_message
 from orgthink.util.errors import UserError
 from orgthink.util.references import absolute
 from orgthink.util.terminal import show

@@ -19,7 +19,7 @@ from statistics import fmean
 
 from orgthink.evaluate.plan import distinct
 from orgthink.record.episode import Problem
-from orgthink.record.journal import Journal
+from orgthink.record.folder import Journal
 from orgthink.util.errors import require_at_least
 from orgthink.util.validation import adapter
 from orgthink_arena.organizations.evoflow import Individual, Population, nearest, tags_of_problem

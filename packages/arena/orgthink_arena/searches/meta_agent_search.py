@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orgthink.evaluate.specs import RoleSpec
-from orgthink.record.journal import Journal
+from orgthink.record.folder import Journal
 from orgthink.util.errors import require_at_least
 from orgthink_arena.organizations.workflow_json import written_graph
 from orgthink_arena.searches.mutator import crossed, mutated

@@ -18,8 +18,8 @@ from orgthink.evaluate.specs import RoleSpec
 from orgthink.grammar.solution import after_thinking
 from orgthink.organizations.prompts import Template, read_templates
 from orgthink.record.episode import Episode, Message, Problem
-from orgthink.record.failures import engine_failed, failure_message
-from orgthink.record.journal import Journal
+from orgthink.record.folder import Journal
+from orgthink.record.guard import engine_failed, failure_message
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

@@ -20,9 +20,8 @@ from orgthink.evaluate.compatibility import require_sampling_noise
 from orgthink.evaluate.grading import graded
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode, Problem
-from orgthink.record.failures import engine_failed
 from orgthink.record.folder import RunFolder
-from orgthink.record.guard import Crash, Guard
+from orgthink.record.guard import Crash, Guard, engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_main

@@ -33,9 +33,7 @@ from orgthink.measure.accuracy import all_correct
 from orgthink.measure.estimate import proportion
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode, Sampling
-from orgthink.record.failures import engine_failed, failure_message
-from orgthink.record.folder import RunFolder
-from orgthink.record.journal import Journal
+from orgthink.record.folder import Journal, RunFolder
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_main
 from orgthink.training.interrupt import interrupt
