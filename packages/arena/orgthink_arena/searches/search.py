@@ -34,6 +34,7 @@ from orgthink.measure.estimate import proportion
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode, Sampling
 from orgthink.record.folder import Journal, RunFolder
+from orgthink.record.guard import engine_failed, failure_message
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_main
 from orgthink.training.interrupt import interrupt
