@@ -309,7 +309,7 @@ def resumed_after(path: Path, *recorded: int) -> str:
     run = RunFolder.create(path, "train", None)
     run.episodes_file.write_bytes(LINES)
     for step, size in enumerate(recorded, 1):
-        checkpoint.put(run.path, step, lambda folder: None, {"recorded": size})
+        checkpoint.put(run.path, step, lambda folder: None, {"recorded": size, "trained": True})
     settings = RlSettings(Rollout(TASK_OF_SUMS, OrganizationSpec("sequential")), steps=1, learning_rate=1e-3)
     untouched: Any = SimpleNamespace(load=lambda *places: None, snapshot=lambda: None)
     return train_policy(untouched, untouched, settings, run, lambda line: None).name
