@@ -88,7 +88,7 @@ def test_only_an_unknown_model_goes_to_the_server(monkeypatch: pytest.MonkeyPatc
         ("train pockt-base", "unknown recipe 'pockt-base': did you mean pocket-base?"),
         (
             "run --task countdown-mini --model pocket-base --set worker=asyncthink",
-            "--depth 1 does not reach them: --depth 2 or more",
+            "set --depth 2 or more",
         ),
     ],
 )

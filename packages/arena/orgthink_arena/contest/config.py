@@ -153,7 +153,7 @@ class Arena:
     pool: dict[str, Member]
     """The models that all methods share, by name."""
     reference: str
-    """Method that runs without a cap, and whose mean budget is everybody's cap."""
+    """Method that runs without a cap, and whose mean budget is the cap of all methods."""
     n: int = 100
     """Number of problems."""
     samples: int = 1

@@ -105,7 +105,7 @@ class Contest:
             return await self._results(name, cap)
         except Stopped:
             raise
-        except Exception as error:  # a method of somebody's may raise anything; the others go on
+        except Exception as error:  # a method of a plug-in may raise anything; the others go on
             show(f"orgthink: {name} at {cap.name} failed: {reason(error)}", error=True)
             return f"failed: {reason(error)}"
 
@@ -117,9 +117,9 @@ class Contest:
             )
             for seed in self.arena.seeds
         }
-        chosen_on = sum(trial.tokens for trial in contender.trials)
+        search_tokens = sum(trial.tokens for trial in contender.trials)
         search = {
-            seed: chosen_on + sum(made.costs.sampled_tokens for made in self._preparations(name, seed).values())
+            seed: search_tokens + sum(made.costs.sampled_tokens for made in self._preparations(name, seed).values())
             for seed in self.arena.seeds
         }
         return Results(name, by_seed, {}, self.trained(name), search)

@@ -143,7 +143,7 @@ def _organization(
 
 
 def put(settings: dict[str, Any], place: str, value: Any) -> None:
-    """Put a value at a path such as `suite.corpus`; what lies beside it stays."""
+    """Put a value at a path such as `suite.corpus`; its neighbours stay."""
     *above, last = place.split(".")
     for part in above:
         settings[part] = dict(settings.get(part) or {})

@@ -34,7 +34,7 @@ Row = dict[str, Any]
 """One row of a table, as JSON values."""
 
 QUANTITIES = ("tokens", "cost", "critical_path_steps", "cost_units", "concurrency")
-"""Columns beside accuracy and seconds: fields of an attempt."""
+"""Columns next to accuracy and seconds: fields of an attempt."""
 
 PATH_RATIO, SECONDS_RATIO = "critical_path_ratio", "seconds_ratio"
 """Columns of a difference: critical path and seconds as multiples of the reference's, geometric means."""

@@ -17,12 +17,12 @@ _ENDS = str.maketrans({"|": "¦", "`": "'"})
 
 
 def prose(text: str) -> str:
-    """Somebody's text in a cell, such as the error of a server: on one line, and neither HTML nor a link nor a cell."""
+    """Untrusted text in a cell, such as the error of a server: on one line, without HTML, links and cell borders."""
     return " ".join(text.split()).translate(_MARKUP)
 
 
 def code(text: str) -> str:
-    """Somebody's text as code in a cell, which it cannot end."""
+    """Untrusted text as code in a cell, which it cannot end."""
     return f"`{' '.join(text.split()).translate(_ENDS)}`"
 
 

@@ -48,7 +48,7 @@ def scope(name: str) -> ModuleType:
     lines = [f"from {each} import *" for each in STARRED] + [f"import {each}" for each in NAMED]
     exec("\n".join(lines), module.__dict__)
     module.__dict__["__name__"] = name  # `from` leaves it alone, but a program may not rely on that
-    builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]  # without `site` there are none
+    builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]  # `site` defines them otherwise
     sys.setrecursionlimit(RECURSION)
     if hasattr(sys, "set_int_max_str_digits"):  # a server's Python may be older
         sys.set_int_max_str_digits(DIGITS)
@@ -89,7 +89,7 @@ def supervise() -> None:
     control = socket.socket(fileno=0)
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # what a test leaves behind becomes ours
     control.send(READY)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # nobody reads any more
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # no reader is left
     name, (program,), _, _ = socket.recv_fds(control, _LONGEST, 1)
     source, function = _read(program), name.decode()[1:] or None
     module = scope("solution" if function else "__main__")
@@ -142,7 +142,7 @@ def _clear() -> None:
             os.waitpid(-1, 0)
     os.chmod("/tmp", 0o755)
     if os.listdir("/tmp"):  # the folder itself cannot be removed; folders may nest deeper than files can be open
-        # A folder may lack the rights to empty it. Neither program follows a link, and nobody is left to race them.
+        # A folder may lack the rights to empty it. Neither program follows a link, and no process is left to race them.
         os.spawnv(os.P_WAIT, "/usr/bin/chmod", ["chmod", "-R", "u+rwX", "/tmp"])
         os.spawnv(os.P_WAIT, "/usr/bin/rm", ["rm", "-rf", "/tmp"])
 

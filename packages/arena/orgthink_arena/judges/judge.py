@@ -146,7 +146,7 @@ class _Sandbox:
         return JudgedOutput(output.decode(errors="replace"), failure)
 
     def _watch(self, pipe: int, output: bytearray) -> str | None:
-        """Read until the test is over and nobody can write any more, or a limit is passed; says which."""
+        """Read until the test is over and all writers are gone, or a limit is passed. Returns the failure."""
         deadline, code = time.monotonic() + self.limits.seconds, b""
         look = time.monotonic() + LOOK
         poll, control = select.poll(), self.control.fileno()
@@ -242,7 +242,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def up_to_failure(outputs: Iterator[JudgedOutput]) -> Iterator[JudgedOutput]:
-    """The outputs to the first failure, while somebody waits for them."""
+    """The outputs to the first failure, while the caller waits for them."""
     for output in outputs:
         require_waiting()
         yield output
@@ -251,6 +251,6 @@ def up_to_failure(outputs: Iterator[JudgedOutput]) -> Iterator[JudgedOutput]:
 
 
 def require_waiting() -> None:
-    """ToolError if nobody waits for the outputs any more."""
+    """ToolError if the caller gave up."""
     if given_up():
         raise ToolError("the tests were given up")

@@ -67,7 +67,7 @@ class BestOfN(Organization):
         solutions = await ask_all(session, root, "solver", wanted)
         found = {key: reply.answer for key, reply in solutions.items() if reply.answer is not None}
         await all_prepared(problem, found.values())
-        drafts |= found  # whoever ends the episode finds only what can be voted on at once
+        drafts |= found  # an ended episode votes on these only
         reviews = {
             f"{key}/{i}": prompt(self.prompts, self.template, problem, solution=solutions[key].text or NOTHING)
             for i in range(1, self.judgements + 1)

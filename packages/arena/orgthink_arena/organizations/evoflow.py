@@ -91,7 +91,7 @@ def task_tag(task: str) -> str:
 
 
 def read_population(data: Any) -> Population:
-    """The population of JSON values, or of a JSON file. UserError, one line, for what is none."""
+    """The population of JSON values, or of a JSON file. UserError, one line, for invalid values."""
     if isinstance(data, str | Path):
         try:
             data = json_object(Path(data))
@@ -123,7 +123,7 @@ if TYPE_CHECKING:
 else:
     AnyPopulation = _population_field()
 
-NOBODY = Population((Individual("alone", ALONE),))
+ALONE_POPULATION = Population((Individual("alone", ALONE),))
 """The population where none is given."""
 
 
@@ -131,7 +131,7 @@ NOBODY = Population((Individual("alone", ALONE),))
 class EvoFlow(GraphSettings):
     """A population of workflows: each question is worked on by the one whose tags fit it best."""
 
-    population: AnyPopulation = field(default_factory=lambda: NOBODY)
+    population: AnyPopulation = field(default_factory=lambda: ALONE_POPULATION)
     """The individuals, or the `population.json` of a search."""
     name: str = "evoflow"
 

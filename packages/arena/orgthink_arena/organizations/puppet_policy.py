@@ -126,9 +126,9 @@ def load(file: Path) -> PuppetPolicy:
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise UserError(f"{file} is not a puppeteer's policy ({error}): `orgthink train` makes one") from error
     if not _fit(actions, layers):
-        raise UserError(f"{file} holds a policy of other states or actions: train it anew")
+        raise UserError(f"{file} holds a policy of other states or actions: train it again")
     if not all(np.isfinite(part).all() for layer in layers for part in layer):
-        raise UserError(f"{file} holds a policy with numbers that are not finite: train it anew")
+        raise UserError(f"{file} holds a policy with numbers that are not finite: train it again")
     return PuppetPolicy(actions, layers)
 
 

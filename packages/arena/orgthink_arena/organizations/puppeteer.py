@@ -57,7 +57,7 @@ class Puppeteer(Organization):
     width: int = 1
     """Actions that a step takes at most, side by side."""
     threshold: float = 0.2
-    """Beside the drawn action a step takes others of at least this probability."""
+    """In addition to the drawn action a step takes others of at least this probability."""
     steps: int = 4
     """Steps at most."""
     temperature: float = 1.0

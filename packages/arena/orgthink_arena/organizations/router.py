@@ -71,7 +71,7 @@ def best_member(members: Sequence[str], known: Sequence[Known]) -> str:
 
 @cache
 def bank_of(file: str) -> Bank:
-    """The bank of a file, read once in a process. UserError if it is none."""
+    """The bank of a file, read once in a process. UserError if the file is invalid."""
     try:
         found = adapter(list[Known]).validate_python(json_object(Path(file)).get("problems"))
         bank = Bank(found)  # half of a surrogate pair cannot be searched for

@@ -43,9 +43,9 @@ from orgthink.util.errors import require_above_zero, require_at_least
 from orgthink_arena.prompts import prompt
 
 ORCHESTRATOR = "orchestrator"
-"""Role and template of who chooses the calls."""
+"""Role and template of the agent that chooses the calls."""
 _REPLIED = (Status.OK, Status.TRUNCATED, Status.NO_RETURN)
-"""Of a step whose orchestrator decoded to its end or to a limit."""
+"""Statuses of a step whose orchestrator decoded to its end or to a limit."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +156,10 @@ class _Steps:
     async def _responses(
         self, n: int, agent: Agent, result: Result, reply: ManagerReply, offered: Mapping[str, Tool]
     ) -> list[Response]:
-        """What comes of the call of a reply; further ones are refused. Who failed or ran out of time made no mistake of
-        form, so the state says what happened instead."""
+        """The response to the call of a reply; further calls are refused.
+
+        Failures and timeouts of an agent are no format errors, so the state says what happened instead.
+        """
         if not reply.calls and result.status not in _REPLIED:
             return [response_of("", result)]
         settings = self.settings

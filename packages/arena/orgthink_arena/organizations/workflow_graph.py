@@ -222,7 +222,7 @@ class Graph(Closed):
 
     @property
     def steps(self) -> int:
-        """Nodes that a run works on at most, those that call nobody included; one in each round and part."""
+        """Nodes that a run works on at most, those without calls included; one in each round and part."""
         return _steps(self.block)
 
 
@@ -297,7 +297,7 @@ def templates(node: AnyNode) -> tuple[str, ...]:
 
 
 def named(node: AnyNode) -> tuple[str, ...]:
-    """The nodes that a node names in its fields, beside those in templates and blocks."""
+    """The nodes that a node names in its fields, in addition to those in templates and blocks."""
     match node:
         case VoteNode() | FallbackNode():
             return node.of

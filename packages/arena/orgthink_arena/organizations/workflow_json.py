@@ -56,7 +56,7 @@ MOST_PARTS = 16
 MOST_CALLS = 512
 """Agents and tools that a run of the graph can call, if every loop takes all its rounds and every map has all parts."""
 MOST_STEPS = 4_096
-"""Nodes that a run works on, counted likewise: those that call nobody, such as texts, take time as well."""
+"""Nodes that a run works on, counted likewise: those without calls, such as texts, take time as well."""
 MOST_NAMED = 64
 """Nodes that a vote or a fallback names."""
 MOST_VALUES = 16
@@ -70,7 +70,7 @@ MESSAGE = 200
 
 
 def read_graph(data: Any) -> Graph:
-    """The graph of JSON values, or of a JSON file. UserError, one line, for what is none, and for one that is too
+    """The graph of JSON values, or of a JSON file. UserError, one line, for an invalid graph, and for one that is too
     large."""
     if isinstance(data, str | Path):
         try:
@@ -202,7 +202,7 @@ def _outside(number: int, name: str, most: int) -> Iterator[str]:
 def _check_block(block: NodeBlock, outer: set[str], names: frozenset[str], place: str, levels: int) -> None:
     """UserError for a name that cannot be used where it is, a circle, or blocks that are nested too deeply.
 
-    `outer` are the names that the block may use beside its own, `names` those of all nodes.
+    `outer` are the names that the block may use in addition to its own, `names` those of all nodes.
     """
     if not levels:
         raise UserError(f"graph: {place}: more than {MOST_LEVELS} blocks are nested")

@@ -2,7 +2,7 @@
 
     a node starts when all that it takes something from has ended → its output has a status → later nodes see both
 
-Nothing in the graph is code of ours or anybody's: programs that it contains run in the sandbox of the tool `python`.
+Nothing in the graph is executed as code: programs that it contains run in the sandbox of the tool `python`.
 A failed node is an output with a status, as a manager's call is. Where a budget is spent, what it forbids does not
 begin; votes, fallbacks and whatever costs nothing still choose among what was found, and that is the answer.
 """
@@ -103,7 +103,7 @@ class GraphSettings(Organization):
     async def run_graph(self, graph: Graph, problem: Problem, session: Session) -> str | None:
         """The answer of a graph to a problem, or the best that there is when it ends; `None` without any."""
         root = session.controller()
-        root.spend(0.0)  # its cost is known, also where it calls nobody
+        root.spend(0.0)  # its cost is known, also without calls
         used = {node.tool for _, node in everywhere(graph) if isinstance(node, ToolNode)}
         names = tuple(tool for tool in self.tools if tool in used)
         tools = dict(zip(names, toolbox(names, (), *resources(self.suite, names), brief=True).values(), strict=True))

@@ -68,12 +68,12 @@ class ToolOrchestraReward(EpisodeReward):
                 raise ValueError(f"preferences: that of {tool} is {liked}: it must be a finite number")
 
     def __call__(self, episode: Episode) -> ToolOrchestraScore:
-        """ValueError if the episode is not graded, or its cost not known. One that called nobody cost nothing."""
+        """ValueError if the episode is not graded, or its cost not known. No calls cost 0."""
         if episode.grade is None:
             raise ValueError(f"episode {episode.id} is not graded, so it has no reward")
         outcome, calls, spent = float(episode.grade.all_correct), _calls(episode), cost(episode)
         if calls and spent is None:
-            raise ValueError(f"nobody knows what the calls of episode {episode.id} cost, so it has no reward")
+            raise ValueError(f"call costs of episode {episode.id} are missing, so it has no reward")
         economy = max(0.0, 1 - (spent or 0.0) / self.cost_target)
         speed = max(0.0, 1 - critical_path(episode) / self.latency_target)
         preference = sum(self.preferences.get(tool, 0.0) * count / calls.total() for tool, count in calls.items())

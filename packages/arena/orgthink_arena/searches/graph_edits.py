@@ -92,7 +92,7 @@ def with_names(block: Json, names: Mapping[str, str], *, own: bool = True) -> Js
 
 
 def wired(node: Json, scope: tuple[str, ...], graphs: Sequence[Json], rng: random.Random) -> Json:
-    """A node of one of the graphs that uses, beside what is its own, only nodes in scope: any of them in the place of
+    """A node of one of the graphs that uses, in addition to its own, only nodes in scope: any of them in the place of
     one that is not there."""
     foreign = {PART, LAST, *(place.name for graph in graphs for place in places(graph))}
     whole = {"nodes": {"self": node}, "output": "self"}
@@ -134,7 +134,7 @@ def use_instead(block: Json, name: str, other: str) -> None:
 
 
 def needed(block: Json, also: Iterable[str] = ()) -> Json:
-    """A block without nodes that neither its output needs nor what is named beside it."""
+    """A block without nodes that neither its output needs nor the names in `also`."""
     needed: dict[str, Json] = {}
     names = [block["output"], *also]
     while names:

@@ -41,7 +41,7 @@ Draw = Callable[[Json, list[Json], "Space", random.Random], Json | None]
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What mutations may draw from, beside the graphs themselves."""
+    """What mutations may draw from, in addition to the graphs."""
 
     models: tuple[str, ...]
     """Members of the pool; empty: the model of all."""

@@ -93,7 +93,7 @@ async def _say(designer: Agent, text: str | None) -> str:
 
 
 def graph_in(reply: str) -> Any:
-    """The last JSON object with nodes in a reply. UserError if there is none."""
+    """The last JSON object with nodes in a reply. UserError without one."""
     text, at, found = after_thinking(reply, ended=True)[-READ:], 0, None
     for _ in range(OBJECTS):
         at = text.find("{", at)

@@ -5,8 +5,8 @@
     DIR/evaluations/N-again/ where most of it failed: an older workflow, which shows whether the engines still answer
     DIR/costs.json           what all of it took
 
-A generation is written when it is complete. Who resumes goes on with the first one that is not: of its evaluation only
-the episodes that are missing are run.
+A generation is written when it is complete. A resumed search continues with the first incomplete one and runs only the
+missing episodes of its evaluation.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ EVALUATIONS = "evaluations"
 AGAIN = "-again"
 """Ends the name of the folder in which an older workflow shows whether the engines still answer."""
 OFTEN = 1.0
-"""Seconds between two writings of what was spent. Who resumes counts the stored episodes, so that none is lost."""
+"""Seconds between two writings of the costs. A resumed search counts the stored episodes, so no cost is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

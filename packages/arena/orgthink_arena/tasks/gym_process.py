@@ -116,7 +116,7 @@ def _entry(name: str, settings: str, number: int) -> Entry:
 
 
 def make(name: str, settings: dict[str, Any], number: int) -> dict[str, Any]:
-    """Question and answer of a problem; `skipped` says why there is none with this number."""
+    """Question and answer of a problem; `skipped` says why this number has no problem."""
     with processor_seconds(MAKING):
         try:
             entry = _entry(name, json.dumps(settings), number)

@@ -16,7 +16,7 @@ from orgthink.util.tabular import read_rows
 from orgthink_arena.tasks.bench.benchmark import Benchmark, Columns, HubDataset
 
 SUFFIXES = (".parquet", ".jsonl", ".json", ".csv")
-"""Of files with rows."""
+"""Suffixes of files with rows."""
 _ABOUT = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "croissant.json")
 """Files that tell of a data set."""
 _SPLITS = {"train", "test", "validation", "dev"}

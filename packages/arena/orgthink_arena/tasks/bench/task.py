@@ -77,7 +77,7 @@ class BenchmarkTask(Task):
         return self.benchmark.grader.solutions(self._with_own_settings(problem), answer)
 
     def _with_own_settings(self, problem: Problem) -> Problem:
-        """A problem may come from a record that anybody wrote: where its programs run, and with what, the task says."""
+        """A problem may come from an untrusted record, so limits of its programs come from the task."""
         return replace(problem, data={**problem.data, **self.benchmark.settings})
 
 

@@ -1,6 +1,6 @@
 """`ledger-mini`: expressions in which some numbers are prices to look up.
 
-The text files beside this module have the prices, one file a town; they are also a small corpus for search. A model
+The text files next to this module have the prices, one file a town; they are also a small corpus for search. A model
 cannot know the prices of `test` problems without it: no `train` problem mentions them.
 """
 
