@@ -44,7 +44,7 @@ class Demo:
     run folder gets summary.json, one page view.html, and a run folder for each part.
     """
 
-    n: int = 50
+    n: int = 40
     """Held-out problems of each part."""
     out: Path = Path("runs/demo")
     """Folder of the results; an earlier demo in it is replaced."""
@@ -139,7 +139,9 @@ SENTENCES = {"asyncthink": asyncthink_sentence, "marsrl": marsrl_sentence, "para
 
 
 def _solved(summary: Summary, system: str) -> str:
-    return f"{summary[system]['all_correct']['mean']:.0%}"
+    """The share of solved problems with its 95 % interval."""
+    share = summary[system]["all_correct"]
+    return f"{share['mean']:.0%} [{share['low']:.0%}, {share['high']:.0%}]"
 
 
 def _tokens(summary: Summary, system: str) -> str:

@@ -166,6 +166,6 @@ def test_a_policy_whose_parts_do_not_fit_is_one_line(
     save_file(WHOLE, file, {"actions": json.dumps(["a", STOP])})
     assert load(file).probabilities(zeros(WIDE)) == pytest.approx([0.5, 0.5])
     save_file({**WHOLE, **changes}, file, {"actions": names})
-    with pytest.raises(UserError, match=r"not a puppeteer's policy|train it anew") as error:
+    with pytest.raises(UserError, match=r"not a puppeteer's policy|train it again") as error:
         load(file)
     assert "\n" not in str(error.value)

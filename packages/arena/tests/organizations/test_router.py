@@ -70,7 +70,7 @@ def test_several_samples_vote_and_are_not_greedy(tmp_path: Path) -> None:
     router = Router(TERSE, pool=POOL, bank=bank(tmp_path, known("pears", 1, 0)), samples=3)
     episode = routed(router, "pears", answers=3)
     assert [trace.role for trace in episode.traces[1:]] == ["hare"] * 3 and episode.answer == "7"
-    with pytest.raises(UserError, match="3 thinkers"):
+    with pytest.raises(UserError, match="3 agents"):
         require_sampling_noise(router, Sampling(9, temperature=0), 4)
 
 
