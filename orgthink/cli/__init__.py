@@ -103,15 +103,15 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     import tyro
 
     from orgthink.cli.repeated import gathered
-    from orgthink.util.errors import UserError
+    from orgthink.util.errors import UserError, pick
     from orgthink.util.registry import COMMANDS
 
     first = next(iter(argv), "--help")
     if first in ELSEWHERE and first not in COMMANDS:
         raise UserError(ELSEWHERE[first])
     known = list(COMMANDS)  # names a package whose entry points cannot be read, before other libraries read them
-    # A command that cannot be loaded does not affect the others.
-    verbs = {name: COMMANDS[name] for name in ([first] if first in COMMANDS else known)}
+    # Only the named command is loaded, so that a broken one does not affect the others.
+    verbs = {name: COMMANDS[name] for name in known} if first[:1] == "-" else {first: pick("command", first, COMMANDS)}
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):

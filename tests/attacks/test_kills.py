@@ -9,7 +9,7 @@ from attacks.catalogue import Attack, each
 from attacks.hostile import ATTACKED, FINE, evaluated, planned
 from loopback import answers
 
-from orgthink.evaluate.plan import resolve
+from orgthink.evaluate.run import spending
 from orgthink.measure.usage import Price
 from orgthink.record.episode import StopReason
 from orgthink.record.folder import RunFolder
@@ -43,4 +43,4 @@ async def test_a_kill_in_a_line(attack: Attack, tmp_path: Path) -> None:
     folder = RunFolder.open(run)
     assert [each.stop for each in folder.failed()] == [StopReason.ERROR]
     assert len(list(folder.metrics())) == 4
-    assert resolve(what).spending(folder, folder.episodes()).reached is None
+    assert spending(what, folder, folder.episodes()).reached is None
