@@ -38,8 +38,6 @@ class Options:
     """Model folder whose tokenizer is used to exchange token ids with the server."""
     streams: int = STREAMS
     """Most requests that each server gets at once."""
-    cache: Path | None = None
-    """Folder for answers of servers. A request with temperature 0 or a seed that was answered before is not sent."""
     capacity: int | None = None
     """c: agents that may decode at once, the organizer included; without it what the model was trained with, or 2."""
     max_tokens: int | None = None
@@ -70,9 +68,7 @@ class Options:
 
     def engine(self) -> EngineSpec:
         """The engine of --model and --url."""
-        spec = engine_spec(self.model, self.url, self.tokenizer, self.streams, self.cache)
-        if self.cache is not None and spec.url is None:
-            raise UserError("--cache goes with a server's --url: it holds answers of servers")
+        spec = engine_spec(self.model, self.url, self.tokenizer, self.streams)
         return spec
 
     def plan_of(self, task: str, named: Sequence[str], models: Sequence[str] = (), **others: Any) -> Evaluation:
@@ -100,7 +96,7 @@ class Options:
     def _models(self, given: Sequence[str], option: str, form: str) -> dict[str, EngineSpec]:
         """Engines by role or label. Those without a server of their own have that of the options."""
         named = pairs(given, option, form)
-        return {name: served_spec(model, self.url, self.streams, self.cache) for name, model in named.items()}
+        return {name: served_spec(model, self.url, self.streams) for name, model in named.items()}
 
     def _samplings(self) -> dict[str, dict[str, str]]:
         """Settings of the sampling, by role."""

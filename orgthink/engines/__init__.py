@@ -81,8 +81,6 @@ class EngineSpec:
     """Model folder with the tokenizer for token ids in requests to the server."""
     streams: int = STREAMS
     """Most requests to the server at once; others wait, and waiting does not count against deadlines."""
-    cache: str | None = None
-    """Folder that stores the server's answers: see `orgthink.engines.endpoint.cache`."""
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "streams")
@@ -122,12 +120,12 @@ class EngineSpec:
         return self.preset_values.get("prompts", "paper")
 
 
-def served_spec(model: str, url: str | None, streams: int = STREAMS, cache: Path | None = None) -> EngineSpec:
+def served_spec(model: str, url: str | None, streams: int = STREAMS) -> EngineSpec:
     """The engine of `MODEL` or `MODEL@URL`. A model without a URL uses `url`, unless it names another engine, such as
     `person:`."""
     found = _SERVED.fullmatch(model)
     model, url = found.groups() if found else (model, None if names_engine(model) else url)
-    return engine_spec(model, url, streams=streams, cache=cache)
+    return engine_spec(model, url, streams=streams)
 
 
 _SERVED = re.compile(r"(.+?)@(https?://.+)", re.IGNORECASE)
@@ -138,9 +136,8 @@ def engine_spec(
     url: str | None = None,
     tokenizer: str | None = None,
     streams: int = STREAMS,
-    cache: Path | None = None,
 ) -> EngineSpec:
-    """A checked configuration; UserError if there is no such model. `cache` is for servers.
+    """A checked configuration; UserError if there is no such model.
 
     Without a URL, models that are not local use the server of OPENAI_BASE_URL.
     """
@@ -151,7 +148,7 @@ def engine_spec(
     url = url or (None if is_local else os.environ.get("OPENAI_BASE_URL"))
     if url is not None:
         with user_input():
-            return EngineSpec(model, url, tokenizer, streams, None if cache is None else str(cache.resolve()))
+            return EngineSpec(model, url, tokenizer, streams)
     if tokenizer is not None:
         raise UserError("--tokenizer needs a server's --url: a model folder has its own")
     name = required(model, "model", f"--model MODEL, or a server's --url; {DEMO}")
@@ -211,7 +208,6 @@ async def open_engine(spec: EngineSpec, *, threaded: bool = True, slots: int = 1
 
 
 async def _open_server(spec: EngineSpec) -> Engine:
-    from orgthink.engines.endpoint.cache import AnswerCache
     from orgthink.engines.endpoint.client import EndpointEngine
 
     tokenizer = None
@@ -219,8 +215,7 @@ async def _open_server(spec: EngineSpec) -> Engine:
         from orgthink.models.tokenizer import Tokenizer
 
         tokenizer = Tokenizer(spec.folder)
-    cache = AnswerCache(Path(spec.cache)) if spec.cache is not None else None
-    how = {"tokenizer": tokenizer, "concurrency": spec.streams, "cache": cache}
+    how = {"tokenizer": tokenizer, "concurrency": spec.streams}
     return await EndpointEngine.open(spec.url or "", spec.model, **how)
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import httpx2
 
 from orgthink.engines.endpoint import request, response, tool_calls
-from orgthink.engines.endpoint.cache import AnswerCache
 from orgthink.engines.endpoint.request import Mode, SupportedFields, context_full, too_few_tokens
 from orgthink.engines.engine import (
     Chunk,
@@ -74,17 +73,16 @@ class EndpointEngine(Engine):
         tokenizer: Tokenizer | None = None,
         retry_policy: RetryPolicy | None = None,
         concurrency: int = 64,
-        cache: AnswerCache | None = None,
     ) -> None:
         """Use `open`, which detects the features of the server.
 
         `api_key` is `OPENAI_API_KEY` by default; a password without a user in the URL, `https://:KEY@HOST`, takes
-        precedence. At most `concurrency` streams are open at once; others wait. `cache` holds earlier answers.
+        precedence. At most `concurrency` streams are open at once; others wait.
         """
         self.mode = Mode.CHAT
         self.models: dict[str, int | None] = {}
         """Models of the server and their context lengths in tokens, where it gives them."""
-        self._tokenizer, self._cache = tokenizer, cache
+        self._tokenizer = tokenizer
         self._keep_stops: str | None = None
         """The field by which the server keeps a stop text in its output. Other servers get no stop texts: a text that
         they cut off looks like the end of the answer."""
@@ -160,7 +158,7 @@ class EndpointEngine(Engine):
                 sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))
             while True:
                 try:
-                    async with aclosing(self._cached(context, sampling)) as chunks:
+                    async with aclosing(self._sampled(self._body(context, sampling), sampling)) as chunks:
                         async for chunk in chunks:
                             yield chunk
                     return
@@ -173,14 +171,10 @@ class EndpointEngine(Engine):
                 raise
             yield Chunk((), finish=FinishReason.LENGTH)  # a full context is a limit, not an error
 
-    def _cached(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
-        """The chunks of an answer, stored or fresh."""
+    def _body(self, context: Context, sampling: Sampling) -> dict[str, Any]:
+        """The request for a context."""
         how = {"keep_stops": self._keep_stops, "tools": self.native_calls, "reasoning": self._reasoning}
-        body = request.request(self.mode, self.model, context, sampling, **how)
-        fresh = self._sampled(body, sampling)
-        if self._cache is None:
-            return fresh
-        return self._cache.through(fresh, (self.url, self.mode.path, body, sampling.stop), sampling)
+        return request.request(self.mode, self.model, context, sampling, **how)
 
     async def _sampled(self, body: dict[str, Any], sampling: Sampling) -> AsyncGenerator[Chunk]:
         """The chunks of an answer, as the server samples it."""
