@@ -35,7 +35,7 @@ from orgthink.runtime.session import Session
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Split, Task
 from orgthink.util.errors import UserError, pick, required, user_input
-from orgthink.util.validation import plain
+from orgthink.util.settings import plain
 
 __all__ = [
     "Agent", "Episode", "Grade", "Message", "Organization", "Problem", "Run", "Session", "aevaluate", "asolve",

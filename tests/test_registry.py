@@ -93,7 +93,7 @@ def test_nothing_is_loaded_before_it_is_asked_for(installed):
         ("bad.py:X", "number {here}/bad.py:X cannot be loaded: ZeroDivisionError: no ({here}/bad.py, line 3)"),
         ("torn.py:X", "number {here}/torn.py:X cannot be loaded: SyntaxError: '(' was never closed (torn.py, line 2)"),
         ("latin.py:Zzz", "unknown number in {here}/latin.py 'Zzz': one of SEVEN"),
-        ("numpy.random.mtrand:Zzz", "unknown number in numpy.random.mtrand 'Zzz': there is none"),
+        ("numpy.random.mtrand:Zzz", "unknown number in numpy.random.mtrand 'Zzz': none is known"),
         ("quits.py:X", "number {here}/quits.py:X cannot be loaded: SystemExit: 3 ({here}/quits.py, line 1)"),
     ],
 )  # fmt: skip

@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from orgthink.cli.resuming import INTERRUPTED
-from orgthink.util.beside import have_ended
 from orgthink.util.redaction import conceal, conceal_url
 from orgthink.util.registry import DEMO
 from orgthink.util.terminal import clean_tracebacks, give_up_output, one_line, show
-from orgthink.util.threads import set_threads
+from orgthink.util.threads import have_ended, set_threads
 from orgthink.util.version import __version__
 
 MOST = 4_000

@@ -18,9 +18,8 @@ from orgthink.measure.usage import Price
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.training.recipes.adjust import put
 from orgthink.util.errors import UserError, pick
-from orgthink.util.settings import require_known
+from orgthink.util.settings import require_known, typed
 from orgthink.util.tabular import json_object, toml_tables
-from orgthink.util.validation import typed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from orgthink.record.episode import Episode
 from orgthink.record.guard import failure_message
-from orgthink.util.pace import Pace
 from orgthink.util.terminal import clean, show
 
 LINES = 20
@@ -50,6 +50,42 @@ def progress(
 
     with heartbeat(lambda: f"{prefix}{pace.done}/{total}{pace.quiet}"):
         yield advance
+
+
+class Pace:
+    """The progress of a run, and an estimate of the rest."""
+
+    def __init__(self, total: int) -> None:
+        self.done = 0
+        self._total, self._before = total, -1
+        self._began = self._last = time.monotonic()
+
+    def advance(self, done: int) -> None:
+        """Set what is done. What a resumed run had before does not count for the speed."""
+        if self._before < 0:
+            self._before = done - 1
+        self.done, self._last = done, time.monotonic()
+
+    @property
+    def left(self) -> str:
+        """The time that the rest will take; empty at the start and at the end."""
+        if not 0 <= self._before < self.done < self._total:
+            return ""
+        each = (self._last - self._began) / (self.done - self._before)
+        return f"  about {duration(each * (self._total - self.done))} left"
+
+    @property
+    def quiet(self) -> str:
+        """The time since the last progress."""
+        return f"  under way for {duration(time.monotonic() - self._last)}{self.left}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours as text."""
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 @contextmanager

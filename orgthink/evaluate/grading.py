@@ -9,9 +9,9 @@ from orgthink.record.episode_json import require_integrity
 from orgthink.record.folder import RunFolder
 from orgthink.record.guard import Crash, engine_failed
 from orgthink.tasks.task import Task
-from orgthink.util.beside import in_thread
 from orgthink.util.concurrency import run_all
 from orgthink.util.errors import ErrorKind, Failure, UserError
+from orgthink.util.threads import in_thread
 
 
 def grade(episode: Episode, task: Task) -> Episode:

@@ -26,7 +26,7 @@ from orgthink.runtime.organization import Organization
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Split, Task
 from orgthink.util.errors import UserError, require_at_least, user_input
-from orgthink.util.validation import plain, typed
+from orgthink.util.settings import plain, typed
 
 QUESTION = "asked"
 """Task and id of a problem that is given as text: it has no grader."""

@@ -15,8 +15,7 @@ from orgthink.organizations.prompts import STYLES, style_named
 from orgthink.record.episode import Sampling
 from orgthink.runtime.budget import Limits
 from orgthink.util.errors import UserError, pick
-from orgthink.util.settings import require_known
-from orgthink.util.validation import typed
+from orgthink.util.settings import require_known, typed
 
 CAPACITY, MAX_TOKENS = 2, 512
 """Defaults of a run whose models do not name their own."""

@@ -10,8 +10,7 @@ from orgthink.organizations import ORGANIZATIONS
 from orgthink.record.episode import Sampling
 from orgthink.runtime.organization import Organization
 from orgthink.util.errors import UserError, pick
-from orgthink.util.settings import require_known
-from orgthink.util.validation import typed
+from orgthink.util.settings import require_known, typed
 
 
 @dataclass(frozen=True, slots=True)

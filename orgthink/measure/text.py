@@ -33,7 +33,7 @@ from orgthink.record.episode import (
     Status,
     Trace,
 )
-from orgthink.util.validation import first_message
+from orgthink.util.settings import first_message
 
 _TAG = DIALECT.compile(DIALECT.patterns)
 _ROOT = "organizer"

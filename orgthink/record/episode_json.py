@@ -32,7 +32,7 @@ from orgthink.record.episode import (
 from orgthink.util.errors import UserError
 from orgthink.util.files import LONGEST_LINE
 from orgthink.util.redaction import redact, redact_values
-from orgthink.util.validation import adapter, first_message
+from orgthink.util.settings import adapter, first_message
 
 _RECORD = (
     Message, Sampling, Billed, Span, Edge, Exhausted, Approval, Trace, Problem, Grade, FormatFault, Episode,

@@ -42,9 +42,9 @@ from orgthink.util.files import (
 from orgthink.util.redaction import redact, redact_values
 from orgthink.util.references import absolute, short_name
 from orgthink.util.secrets import require_no_secrets
+from orgthink.util.settings import first_message, plain, typed
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import clean, reason
-from orgthink.util.validation import first_message, plain, typed
 
 T = TypeVar("T")
 

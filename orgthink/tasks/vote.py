@@ -14,7 +14,7 @@ from orgthink.record.episode import Problem
 from orgthink.tasks import task_of
 from orgthink.tasks.math_guard import normal_form
 from orgthink.tasks.task import Solution
-from orgthink.util.beside import given_up, in_thread
+from orgthink.util.threads import given_up, in_thread
 
 MOST_SOLUTIONS = 256
 """Solutions of an answer that are voted on, or as many as its problem asks for: what follows them is no vote."""

@@ -37,12 +37,12 @@ from orgthink.tools.line_limit import MOST_COMMAS
 from orgthink.tools.per_loop import PerLoop
 from orgthink.tools.schema import Parameters
 from orgthink.tools.tool import MOST_RETURNED, Desk
-from orgthink.util.beside import Threads
 from orgthink.util.concurrency import innermost
 from orgthink.util.errors import ToolError, UserError, require_at_least
 from orgthink.util.redaction import conceal_proxies, longest, redact, redact_foreign
 from orgthink.util.secrets import command_words, expand
 from orgthink.util.terminal import MOST_QUOTED, excerpt, reason
+from orgthink.util.threads import Threads
 
 try:
     from mcp import Client, MCPError, StdioServerParameters, stdio_client

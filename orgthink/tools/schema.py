@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import docstring_parser.google
 
 from orgthink.grammar.toolcall import cut_middle
-from orgthink.util.beside import Threads
 from orgthink.util.errors import UserError, nearest
 from orgthink.util.redaction import redact
+from orgthink.util.threads import Threads
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -24,8 +24,8 @@ from safetensors import SafetensorError
 from orgthink.models.trainable import Trainable
 from orgthink.util.errors import UserError
 from orgthink.util.files import open_to_read, read_whole, require_unmoved, sync_folder, write_whole
+from orgthink.util.settings import plain, typed
 from orgthink.util.terminal import reason, show
-from orgthink.util.validation import plain, typed
 
 T = TypeVar("T")
 

@@ -29,8 +29,8 @@ from orgthink.training.masking import mask_mastered, within
 from orgthink.training.optimization import Optimization, Unmoved, training_metrics, update
 from orgthink.training.rows import PolicyRow
 from orgthink.util.errors import UserError
+from orgthink.util.settings import typed
 from orgthink.util.terminal import show
-from orgthink.util.validation import typed
 
 Record = Callable[[Episode], None]
 """Stores an episode of the current step in the run folder."""

@@ -25,7 +25,7 @@ from orgthink.training.gradients import UNSOUND, cross_entropy_sum, gradient_nor
 from orgthink.training.interrupt import interrupt
 from orgthink.training.rows import Row
 from orgthink.util.errors import UserError, require_above_zero, require_at_least
-from orgthink.util.validation import typed
+from orgthink.util.settings import typed
 
 
 @dataclass(frozen=True, slots=True)

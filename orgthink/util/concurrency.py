@@ -1,7 +1,4 @@
-"""Run many jobs at once. An exception in one cancels the others and is raised alone, without a group.
-
-A client that bounds how much it does at once makes its callers wait: see `place`.
-"""
+"""Run many jobs at once, and limit the requests that a client sends at once."""
 
 from __future__ import annotations
 
@@ -24,7 +21,8 @@ async def run_all(
     limit: int | None = None,
     stop: asyncio.Event | None = None,
 ) -> list[T]:
-    """The results of all jobs, in the order of the jobs. At most `limit` jobs run at once.
+    """The results of all jobs, in the order of the jobs. At most `limit` jobs run at once. An exception cancels the
+    others and is raised without a group.
 
     Once `stop` is set, no further job begins; running jobs are finished.
     """
@@ -46,7 +44,7 @@ async def run_all(
 
 @contextmanager
 def without_exit() -> Iterator[None]:
-    """RuntimeError for a SystemExit of the work within: an event loop takes it for its own end."""
+    """RuntimeError in place of SystemExit, which would end the event loop."""
     try:
         yield
     except SystemExit as error:
@@ -63,7 +61,7 @@ def first_error() -> Iterator[None]:
 
 
 def innermost(error: BaseException) -> BaseException:
-    """The first exception of a nested group; an exception that is no group is returned unchanged."""
+    """The first exception of a nested group; any other exception unchanged."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -73,8 +71,7 @@ _tell: ContextVar[Callable[[float], None] | None] = ContextVar("tell", default=N
 
 
 def tell_waits(record: Callable[[float], None]) -> None:
-    """From now on tell how many seconds this task waited for a place, and tasks that it creates, until they set another
-    one."""
+    """Report the seconds that this task and its children wait for a place."""
     _tell.set(record)
 
 
@@ -87,21 +84,20 @@ class Acquirable(Protocol):
 
 
 SLOWNESS = 64
-"""Answers in which few places double. 64 · ln 2 = 44 of them lie between two refusals."""
+"""Answers in which a few places double: 64 · ln 2 = 44 answers lie between two refusals."""
 
 
 class AdaptivePlaces:
-    """Places whose number follows what a server takes: it grows by addition and shrinks by half, as a window of TCP.
+    """Places whose number adapts to a server: it grows by addition and is halved by a refusal, as a window of TCP.
 
-    A refusal halves it: all that was under way at that time counts as one refusal. Each answer adds a part of a place,
-    so that as many answers as there are places add one; of few places it takes more, so that no more than one of
-    forty requests is refused. After a series of refusals, as of a server that starts, it grows by a place an answer up
-    to half of what it was. Who waits longest is next.
+    Refusals of requests that were sent together count once. Each answer adds a part of a place; with few places a
+    smaller part, so that at most one of forty requests is refused. After a series of refusals, as of a server that
+    starts, each answer adds a place up to half of the last limit. Places are given in the order of the requests.
     """
 
     def __init__(self, most: int) -> None:
         self.epoch = 0
-        """Decreases so far; a request remembers in which it was sent."""
+        """Number of decreases; a request remembers the number at which it was sent."""
         self._most = self._limit = self._threshold = float(most)
         self._taken = 0
         self._answered = True
@@ -122,7 +118,7 @@ class AdaptivePlaces:
         try:
             await waiter
         except asyncio.CancelledError:
-            if not waiter.cancelled():  # it had got one
+            if not waiter.cancelled():  # it had received a place
                 self.release()
             raise
 
@@ -148,14 +144,14 @@ class AdaptivePlaces:
         self.epoch, self._answered = self.epoch + 1, False
 
     def pause(self, seconds: float) -> None:
-        """Where there is but one place, let nobody have it for so long: else all who wait were refused in turn."""
+        """Close a single place for some seconds, so that waiting requests are not refused one after the other."""
         if self.limit == 1:
             loop = asyncio.get_running_loop()
             self._closed_until = max(self._closed_until, loop.time() + seconds)
             loop.call_at(self._closed_until, self._admit)
 
     def _admit(self) -> None:
-        """Give free places to those who wait."""
+        """Give free places to waiting requests."""
         while self._waiting and self._taken < self.limit:
             if asyncio.get_running_loop().time() < self._closed_until:
                 return
@@ -167,7 +163,7 @@ class AdaptivePlaces:
 
 @contextmanager
 def _timed() -> Iterator[None]:
-    """Around a wait for a place: `tell_waits` has named who is told how long it was, also of one that was given up."""
+    """Report the length of a wait to the function of `tell_waits`."""
     record, now = _tell.get(), asyncio.get_running_loop().time
     began = now()
     try:
@@ -178,7 +174,7 @@ def _timed() -> Iterator[None]:
 
 
 async def pause(seconds: float) -> None:
-    """Wait until a server may be asked again; recorded like a wait for a place."""
+    """Wait before another request; reported like a wait for a place."""
     with _timed():
         await asyncio.sleep(seconds)
 

@@ -1,4 +1,4 @@
-"""What is expected to go wrong: requests that cannot be met, and the outside world. Every other exception is a bug."""
+"""Expected errors: invalid requests, and failures of the outside world. Every other exception is a bug."""
 
 from __future__ import annotations
 
@@ -16,54 +16,51 @@ T = TypeVar("T")
 
 
 class UserError(ValueError):
-    """A request that cannot be met as it stands; exit code 2. The message is one line and says what to do."""
+    """An invalid request; exit code 2. The message is one line and says what to do."""
 
     def __str__(self) -> str:
         return one_line(super().__str__())
 
 
 class ErrorKind(StrEnum):
-    """Which boundary an error crossed."""
+    """Origin of an error."""
 
     ENGINE = "engine"
-    """An engine could not decode: a server is gone, a prompt does not fit."""
+    """An engine could not decode: the server is gone, or the prompt is too long."""
     TOOL = "tool"
-    """A tool could not do a call, or said that it went wrong."""
+    """A tool failed, or reported a failure."""
     PROTOCOL = "protocol"
-    """What a model wrote broke the protocol, and that ended it: see the format errors."""
+    """A protocol error ended the agent: see the format errors."""
     BUDGET = "budget"
-    """A budget forbade to go on."""
+    """A budget ran out."""
     DEADLINE = "deadline"
-    """Its time was over."""
+    """The deadline passed."""
     PERSON = "person"
-    """A person who was asked did not answer."""
+    """A person did not answer."""
 
 
 class Failure(Exception):
-    """The outside world failed: an engine, a tool. In the work of a fork it becomes a result, never the end of others.
-
-    Shown as one line.
-    """
+    """An engine or a tool failed. In a fork it becomes the result of that fork. Shown as one line."""
 
     kind: ClassVar[ErrorKind | None] = None
-    """Which boundary it crossed; `None` if whoever raised it does not say."""
+    """Origin of the error; `None` if unknown."""
 
     def __str__(self) -> str:
         return one_line(super().__str__())
 
 
 class EngineError(Failure):
-    """The engine could not go on with a request. Other requests and the engine itself may be fine."""
+    """The engine failed on a request. Other requests may succeed."""
 
     kind = ErrorKind.ENGINE
 
 
 class StreamDropped(EngineError):
-    """An answer broke off. The same request may be answered in full."""
+    """A stream ended early. The same request may succeed."""
 
 
 class RequestRefused(EngineError):
-    """The engine does not accept what it was asked. It is not broken: the same request would be refused again."""
+    """The engine refused a request, and would refuse it again."""
 
 
 class ContextFull(RequestRefused):
@@ -71,27 +68,27 @@ class ContextFull(RequestRefused):
 
 
 class EngineUnavailable(EngineError):
-    """There is no engine: no server at the URL, no such model. The message says what to do."""
+    """No server at the URL, or no such model. The message says what to do."""
 
 
 class PersonDeclined(RequestRefused):
-    """A person was asked and does not answer."""
+    """A person does not answer."""
 
     kind = ErrorKind.PERSON
 
 
 class ToolError(Failure):
-    """A tool could not do a call: its server, its sandbox or its function failed."""
+    """A tool failed: its server, its sandbox or its function."""
 
     kind = ErrorKind.TOOL
 
 
 _COMPARED, _LONGEST_NAME = 100, 64
-"""Names that are compared with a wrong one, and their most characters: a stranger may have written them."""
+"""Most names that are compared, and most characters of each, because they may be foreign."""
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The name that is most like a wrong one; `None` if none is. It takes bounded time."""
+    """The known name that is most similar to a wrong one; `None` if all differ too much."""
     short = (each for each in known if len(each) <= _LONGEST_NAME)
     near = get_close_matches(name[:_LONGEST_NAME], islice(short, _COMPARED), n=1, cutoff=cutoff)
     return near[0] if near else None
@@ -102,7 +99,7 @@ def pick(kind: str, name: str, table: Mapping[str, T]) -> T:
     if name in table:
         return table[name]
     near = nearest(name, table, cutoff=0.5)
-    hint = f"did you mean {near}?" if near else f"one of {', '.join(sorted(table))}" if table else "there is none"
+    hint = f"did you mean {near}?" if near else f"one of {', '.join(sorted(table))}" if table else "none is known"
     raise UserError(f"unknown {kind} {name!r}: {hint}")
 
 
@@ -114,7 +111,7 @@ def required(value: T | None, kind: str, option: str) -> T:
 
 
 def require_at_least(least: float, settings: object, *names: str) -> None:
-    """ValueError for the first of these settings that is less, or not a finite number; `None` sets nothing."""
+    """ValueError for the first of these settings that is less, or not a finite number. `None` is accepted."""
     for name in names:
         value = getattr(settings, name)
         if value is not None and not least <= value < inf:
@@ -131,7 +128,7 @@ def require_above_zero(settings: object, *names: str) -> None:
 
 @contextmanager
 def user_input() -> Iterator[None]:
-    """Around code whose ValueError is about what the user asked for."""
+    """Turns a ValueError into a UserError."""
     try:
         yield
     except ValueError as error:

@@ -1,6 +1,6 @@
-"""Files that a run reads and writes, beside whoever else writes there: links, pipes, a second process, a crash.
+"""Read and write files safely: locks, atomic writes, links, pipes, crashes.
 
-A folder may come from somebody else. Nothing is ever written through a link that lies in it.
+A run folder may come from another person. Nothing is written through a link in it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import BinaryIO
 from orgthink.util.errors import UserError
 
 LOCK = ".lock"
-"""File of a folder that whoever writes the folder locks. It is never replaced and never removed: a lock on a file that
-is no longer there keeps nobody out."""
+"""Lock file of a folder. It is never replaced or removed: a lock on a removed file does not exclude other writers."""
 
 MOST = 1 << 26
 """Largest size of a file that is read whole, such as config.json, in bytes."""
@@ -28,13 +27,13 @@ LONGEST_LINE = 1 << 30
 """Longest line that is read, in bytes: a million sampled tokens take 40 MB."""
 
 _HELD: dict[Path, int] = {}
-"""Folders that this process has locked, by absolute path, and the descriptor of the lock file."""
+"""Folders that this process has locked, by absolute path, with the descriptors of their lock files."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 
 
 def require_folder_name(name: str) -> None:
-    """ValueError for a name of the user's that cannot name a folder of a run: it may not lead anywhere else."""
+    """ValueError for a name that is not a plain folder name."""
     if _NAME.fullmatch(name) is None:
         raise ValueError(f"{name!r} names a folder: at most 100 letters, digits and any of _ . + -")
 
@@ -45,9 +44,9 @@ class Busy(UserError):
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Be the only process that writes a folder. The system ends the lock with its process, however that ends.
+    """Lock a folder, so that other processes do not write to it. The lock ends with the process.
 
-    Busy if another process has it, UserError if the file system has no locks, or for a link within a locked folder.
+    Busy if another process holds it, UserError if the file system has no locks, or for a link in a locked folder.
     """
     import fcntl
 
@@ -71,26 +70,25 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def require_unmoved(folder: Path) -> None:
-    """UserError if this process has locked a folder, or one above it, that was moved since: another process may write
-    what lies at its path today. UserError, too, if a link leads out of a locked folder. Whoever writes by path asks
-    this before."""
+    """UserError if a folder that this process has locked was moved, or if a link leads out of it. Call it before
+    writing to a path."""
     place, link = Path(os.path.abspath(folder)), None
     for above in (place, *place.parents):
         if above in _HELD:
             if _identity(above / LOCK) != _identity(_HELD[above]):
                 why = "was moved or removed while this process wrote it"
-                raise UserError(f"{above} {why}: nothing more is written there; go on with --resume where it is now")
+                raise UserError(f"{above} {why}: continue with --resume at its new place")
             if link is not None:
-                raise UserError(f"{link} is a link: what belongs to a run is written into its own folder only")
+                raise UserError(f"{link} is a link: a run writes to its own folder only")
         link = above if above.is_symlink() else link
 
 
 def require_lock(folder: Path) -> None:
-    """UserError if the file by which this process has locked a folder is gone: it keeps nobody out any more."""
+    """UserError if the lock file of a locked folder is gone: the lock no longer excludes writers."""
     held = _HELD.get(Path(os.path.abspath(folder)))
     if held is not None and os.fstat(held).st_nlink == 0:
-        why = "was removed while this process wrote the folder, and another one may write it by now"
-        raise UserError(f"{folder / LOCK} {why}: nothing more is written there; go on with --resume")
+        why = "was removed, and another process may write to the folder"
+        raise UserError(f"{folder / LOCK} {why}: continue with --resume")
 
 
 def _identity(file: Path | int) -> tuple[int, int] | None:
@@ -103,41 +101,41 @@ def _identity(file: Path | int) -> tuple[int, int] | None:
 
 
 def open_to_read(file: Path) -> BinaryIO:
-    """Open a file to read. UserError for what is none: a pipe may never begin and a device never end."""
+    """Open a file for reading. UserError for a pipe or a device, which may block."""
     return _opened(file, "rb")
 
 
 def require_file_to_read(file: Path) -> None:
-    """For libraries that open it themselves. UserError for a pipe or a device, OSError for what cannot be opened."""
+    """Check a file that a library opens. UserError for a pipe or a device, OSError if it cannot be opened."""
     open_to_read(file).close()
 
 
 def open_to_append(file: Path) -> BinaryIO:
-    """Open a file for unbuffered appending, and make it if need be. UserError for a link, also a hard one, a pipe or a
-    device, and in a locked folder that was moved."""
+    """Open a file for unbuffered appending; create it if it is missing. UserError for a link, a pipe or a device, and
+    in a locked folder that was moved."""
     require_unmoved(file.parent)
     return _opened(file, "ab", os.O_NOFOLLOW)
 
 
 def read_whole(file: Path, most: int = MOST) -> bytes:
-    """The content of a file of at most so many bytes. UserError if it has more or is no file."""
+    """The content of a file of at most `most` bytes. UserError if it is larger or not a file."""
     with open_to_read(file) as stream:
         size = os.fstat(stream.fileno()).st_size
         content = b"" if size > most else stream.read(min(max(size, MOST), most) + 1)
     if max(size, len(content)) > most:
-        raise UserError(f"{file} has more than {most / 2**20:.3g} MiB: it is not what its name says")
+        raise UserError(f"{file} has more than {most / 2**20:.3g} MiB")
     return content
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Write a file atomically: under a new name beside it, which is then renamed. A link in its place is replaced.
+    """Write a file atomically, by renaming a temporary file. A link is replaced.
 
-    UserError for a pipe or a device, also behind a link, and in a locked folder that was moved.
+    UserError for a pipe or a device, and in a locked folder that was moved.
     """
     require_unmoved(file.parent)
     with suppress(OSError):  # without a file there
         _require_file(file, os.stat(file))
-    temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}.tmp")  # a known name could be a link already
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}.tmp")  # a known name could be a link
     try:
         with temporary.open("xb") as stream:
             stream.write(content)
@@ -164,8 +162,7 @@ def append(file: BinaryIO, content: bytes) -> None:
 
 
 def made(folder: Path) -> Path:
-    """Make a folder and those above it. Returns it without `..`, on whose way others would be made, too. UserError
-    behind a link within a locked folder."""
+    """Create a folder and its parents. Returns its path without `..`. UserError behind a link in a locked folder."""
     folder = folder.resolve() if ".." in folder.parts else folder
     require_unmoved(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -173,20 +170,19 @@ def made(folder: Path) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the names in a folder to the disk: after a power cut a renamed file has its new name."""
+    """Write the names in a folder to the disk, so that a rename survives a power cut."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot do it for folders
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # not supported by some network file systems
             raise
     finally:
         os.close(handle)
 
 
 def _opened(file: Path, mode: str, flags: int = 0) -> BinaryIO:
-    """Open without waiting for the other end of a pipe. UserError for a pipe, a device or, with O_NOFOLLOW, a link of
-    either kind."""
+    """Open without waiting for the other end of a pipe. UserError for a pipe, a device or, with O_NOFOLLOW, a link."""
 
     def opener(path: str, own: int) -> int:
         try:
@@ -200,7 +196,7 @@ def _opened(file: Path, mode: str, flags: int = 0) -> BinaryIO:
             _require_file(path, found)
             if flags & os.O_NOFOLLOW and stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
                 way_out = "copy the file, and put the copy in its place"
-                raise UserError(f"{path} is a hard link: a file of another name would be written, too; {way_out}")
+                raise UserError(f"{path} is a hard link; {way_out}")
         except UserError:
             os.close(handle)
             raise
@@ -210,15 +206,15 @@ def _opened(file: Path, mode: str, flags: int = 0) -> BinaryIO:
 
 
 def _require_file(path: Path | str, found: os.stat_result) -> None:
-    """UserError for a pipe or a device. A folder is refused in the system's own words."""
+    """UserError for a pipe or a device. The system refuses folders."""
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-        raise UserError(f"{path} is a pipe or a device, not a file: put a file there, or name another")
+        raise UserError(f"{path} is a pipe or a device, not a file: choose another file")
 
 
 def whole_lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file with their numbers, from 1; not an incomplete last one, whose writer was killed.
+    """The lines of a file with their numbers, from 1, without an incomplete last line of a killed writer.
 
-    A missing file has none. UserError for a line above `LONGEST_LINE`.
+    No lines if the file is missing. UserError for a line above `LONGEST_LINE`.
     """
     try:
         stream = open_to_read(file)
@@ -233,5 +229,5 @@ def whole_lines(file: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def cut_torn_line(file: BinaryIO) -> None:
-    """Remove an incomplete last line, whose writer was killed: what is appended to it could not be read."""
+    """Remove an incomplete last line of a killed writer, before others are appended."""
     file.truncate(sum(len(raw) for _, raw in whole_lines(Path(file.name))))

@@ -1,7 +1,6 @@
-"""Secrets of this process: no message and no file repeats them, whoever wrote the text.
+"""Redact the secrets of this process in all messages and files.
 
-A server knows the key that it got and may repeat it anywhere: in an error, a header, the text of its model. Secrets of
-a process are few and hold for all of it, so they are remembered here and not handed from place to place.
+A server may repeat its key anywhere: in an error, a header, the text of its model.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from urllib.parse import quote, unquote
 from urllib.request import getproxies
 
 SHORTEST = 8
-"""Characters of the shortest text that counts as a secret. Shorter ones are placeholders, such as EMPTY, or words."""
+"""Characters of the shortest secret. Shorter values are words or placeholders, such as EMPTY."""
 
 MARK = "…"
-"""Stands where a secret stood."""
+"""Replaces a secret."""
 
 WEB = ("http", "https", "ws", "wss")
-"""Schemes of URLs whose login may be a key alone. In others, such as postgresql, a user without a password is none."""
+"""Schemes of URLs whose login may be a key without a user. In others, such as postgresql, it is a user."""
 
 _NEXT_URL = re.compile(r"(?<=[\s,;|\"'])(?=[\w+.:-]+://)")
-"""Where another URL begins in a list of them."""
+"""Beginning of the next URL in a list."""
 
 _URL = re.compile(r"(?<!\w)(\w*)://(?:([^\s/?#]*)@)?([^\s?#]*)((?:[?#]\S*)?)")
 """Scheme, login, host with path, and query with fragment."""
@@ -34,13 +33,13 @@ _SECRET = re.compile(
     r"session.?id",
     re.IGNORECASE,
 )
-"""Parts of names of secrets; not those of keyboard, tokenizer and author."""
+"""Parts of names of secrets, but not of keyboard, tokenizer and author."""
 
 _LAST = ("pass", "pwd", "pw", "pat", "jwt", "otp", "pin", "session")
-"""Last words of names of secrets: as parts they stand in compass, path and spin, too."""
+"""Last words of names of secrets; they are also parts of compass, path and spin."""
 
 _ABOUT = ("file", "path", "dir", "folder", "type", "mode", "size", "limit")
-"""Last words of names of what is said about a secret, as in key-file and AUTH_MODE."""
+"""Last words of names that only describe a secret, as in key-file and AUTH_MODE."""
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 """The words of MYSQL_PWD, db-pass and userPin."""
@@ -49,13 +48,13 @@ _SHORT_NUMBER = re.compile(rf"[\d.:,]{{0,{SHORTEST - 1}}}")
 """A port, a version or a number of tokens."""
 
 _CREDENTIALS = re.compile(r"[A-Za-z]+\s+(\S+)")
-"""The value of a header of authorization: a scheme, such as Bearer, and what a server repeats by itself."""
+"""Value of an authorization header: a scheme, such as Bearer, and a secret."""
 
 _RUN = re.compile(r"[A-Za-z0-9+=]{16}")
-"""More characters of base64 than the words of a path have."""
+"""A run of base64 that is longer than the words of a path."""
 
 _WORD = re.compile(r"[a-z_]+|[0-9]+")
-"""A name that may be one of ours, such as `settings`, or a number."""
+"""A name of a field, such as `settings`, or a number."""
 
 _UNENCODED = (
     "",
@@ -66,18 +65,15 @@ _UNENCODED = (
     "!$&'()*+,/:;=?@",
     "/",
 )
-"""What is not percent-encoded in a URL beside letters, digits and `-._~`: nothing; what httpx2 leaves in a query, a
-path and a login; what requests, urllib3 and Python leave. Servers repeat a URL as it was sent."""
+"""Characters that libraries (httpx2, requests, urllib3, Python) do not percent-encode in parts of a URL."""
 
 _forms: tuple[str, ...] = ()
-"""What is hidden, the longest first: one form may hold another."""
+"""Hidden texts, the longest first: one may contain another."""
 
 
 def conceal(*secrets: str) -> None:
-    """Hide these texts from now on, also as URLs, JSON, Python and Basic authentication write them, and of
-    `Bearer KEY` the key.
-
-    Other encodings, parts of a secret, and secrets with fewer than `SHORTEST` characters are not recognised.
+    """Hide these texts from now on, also in the encodings of URLs, JSON, Python and Basic authentication, and the key
+    in `Bearer KEY`. Other encodings, parts of a secret, and texts below `SHORTEST` characters are not recognised.
     """
     global _forms
     secrets += tuple(found[1] for found in map(_CREDENTIALS.fullmatch, secrets) if found)
@@ -86,8 +82,8 @@ def conceal(*secrets: str) -> None:
 
 
 def conceal_url(url: str) -> None:
-    """Hide the secrets of all URLs in a text: of a login its password, or its user where that may be a key; and the
-    values of the parameters in path, query and fragment."""
+    """Hide the secrets of all URLs in a text: the password of a login, or its user if that may be a key, and the secret
+    parameters in path, query and fragment."""
     for scheme, login, path, query in (found for each in urls(url) for found in _URL.findall(each)):
         user, _, password = login.partition(":")
         if password or scheme.lower() in WEB:
@@ -100,12 +96,12 @@ def conceal_url(url: str) -> None:
 
 
 def urls(text: str) -> list[str]:
-    """The parts of a text that may be a list of URLs, such as `http://a,http://b`, each with one."""
+    """The URLs of a list, such as `http://a,http://b`."""
     return _NEXT_URL.split(text)
 
 
 def conceal_proxies() -> dict[str, str]:
-    """Hide the logins of the proxies that the environment names. They are returned, by scheme."""
+    """Hide the logins of the proxies in the environment. Returns the proxies by scheme."""
     found = {name: each if "://" in each else f"http://{each}" for name, each in getproxies().items() if name != "no"}
     for proxy in found.values():
         conceal_url(proxy)
@@ -119,14 +115,12 @@ def conceal_named(name: str, value: str) -> None:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a value's name says that it is a secret, or it is one long word and no path. Other values, such as the
-    version of an API, are words that any text may hold."""
+    """Whether a value is a secret by its name, or is one long word and not a path."""
     return names_secret(name, value) or _is_long(value)
 
 
 def names_secret(name: str, value: str) -> bool:
-    """Whether a value's name says that it is a secret. A code is one by itself, and none of a country. Short numbers
-    are none: they are found in any text."""
+    """Whether a value is a secret by its name. Short numbers are not secrets."""
     if name in ("PWD", "OLDPWD") and value.startswith("/"):  # a shell's folders
         return False
     words = [word.lower() for word in _WORDS.findall(name)]
@@ -136,7 +130,7 @@ def names_secret(name: str, value: str) -> bool:
 
 
 def _is_long(value: str) -> bool:
-    """Whether a value is as long as secrets are, one word, and neither a path nor a URL."""
+    """Whether a value has the length of a secret, is one word, and neither a path nor a URL."""
     if len(value) < 2 * SHORTEST or "://" in value or any(map(str.isspace, value)):
         return False
     return "/" not in value or (value[0] not in "/.~" and _RUN.search(value) is not None)
@@ -150,13 +144,13 @@ def redact(text: str) -> str:
 
 
 def longest() -> int:
-    """Characters of the longest secret: so much of the end of a text may be the rest of one."""
+    """Characters of the longest secret: the end of a text may contain a part of it."""
     return len(_forms[0]) if _forms else 0
 
 
 def redact_foreign(value: Any) -> Any:
-    """JSON values as they come from a server of tools, without secrets. It is called where they enter, before anybody
-    cuts a text, joins its lines or takes it for a name. What nests too deep to be searched becomes empty."""
+    """JSON values from a tool server without secrets. Call it before a text is cut or joined. Values that nest too deep
+    become empty."""
     try:
         return redact_values(value)
     except RecursionError:
@@ -164,12 +158,12 @@ def redact_foreign(value: Any) -> Any:
 
 
 def redact_json(text: str) -> str:
-    """JSON text without secrets in its strings and in the names that are no words of ours. Numbers stay."""
+    """JSON text without secrets in its strings and in foreign names."""
     return text if redact(text) == text else json.dumps(redact_values(json.loads(text)), ensure_ascii=False)
 
 
 def redact_values(value: Any) -> Any:
-    """JSON values without secrets in their strings, and in the names that are no words of ours."""
+    """JSON values without secrets in their strings and in foreign names."""
     match value:
         case str():
             return redact(value)
@@ -181,7 +175,7 @@ def redact_values(value: Any) -> Any:
 
 
 def _name(name: Any) -> Any:
-    """A name without secrets, unless it is a word."""
+    """A name without secrets, unless it is a plain word."""
     return name if not isinstance(name, str) or _WORD.fullmatch(name) else redact(name)
 
 

@@ -1,16 +1,70 @@
-"""Settings as JSON values: which names a type allows at any depth, and fields whose class `kind` names."""
+"""Settings and other dataclasses as JSON values, checked by pydantic; fields whose class `kind` names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from difflib import get_close_matches
+from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from orgthink.util.errors import UserError, pick
+from orgthink.util.errors import UserError, nearest, pick
 from orgthink.util.registry import Registry
-from orgthink.util.validation import adapter
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+T = TypeVar("T")
+
+_NO_SCHEMAS = ("metadata", "default", "serialization")
+"""Parts of a pydantic schema that are not schemas."""
+
+
+@cache
+def adapter(cls: Any) -> TypeAdapter[Any]:
+    """Reads and writes values of a type as JSON. It stops at the first wrong item of a list: a million errors would
+    take a gigabyte."""
+    from pydantic import TypeAdapter
+    from pydantic_core import SchemaValidator
+
+    found = TypeAdapter(cls)
+    found.validator = SchemaValidator(_failing_fast(found.core_schema))
+    return found
+
+
+def _failing_fast(schema: Any) -> Any:
+    """A pydantic schema whose lists end at their first error."""
+    match schema:
+        case dict():
+            inner = {name: each if name in _NO_SCHEMAS else _failing_fast(each) for name, each in schema.items()}
+            return inner | ({"fail_fast": True} if inner.get("type") in ("list", "tuple") else {})
+        case list() | tuple():
+            return type(schema)(map(_failing_fast, schema))
+    return schema
+
+
+def plain(value: Any, hint: Any = None) -> Any:
+    """The JSON values of a dataclass, or of a value of type `hint`."""
+    return adapter(hint or type(value)).dump_python(value, mode="json")
+
+
+def typed(cls: type[T], data: Any, source: object) -> T:
+    """The dataclass of JSON values. UserError with the source if they do not fit."""
+    try:
+        return adapter(cls).validate_python(data)
+    except ValueError as error:
+        raise UserError(f"{source}: {first_message(error)}") from error
+
+
+def first_message(error: ValueError) -> str:
+    """The first message of a pydantic error, or the message of another error, on one line."""
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False, include_context=False)[0]
+    place, message = ".".join(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,9 +112,9 @@ def class_by_kind(registry: Registry[Any], base: type) -> Any:
 def require_known(
     hint: Any, value: Any, where: Sequence[str] = (), below: Callable[[Any, Any], dict[str, Any]] | None = None
 ) -> None:
-    """UserError, with the nearest name, for a name in JSON values that nothing in their type bears.
+    """UserError, with the nearest name, for an unknown name in JSON values of a type.
 
-    `where` is the path to the values, `below` finds the types of what lies below a place.
+    `where` is the path to the values, `below` returns the types of the entries of a value.
     """
     below = below or types_below
     if isinstance(value, Mapping) and below(hint, value):
@@ -74,7 +128,7 @@ def require_known(
 def field_type(
     hint: Any, place: Any, name: str, where: Sequence[str], below: Callable[[Any, Any], dict[str, Any]]
 ) -> Any:
-    """The type of what bears a name at a place; UserError if nothing does."""
+    """The type of a named entry of a value. UserError if the name is unknown."""
     known = below(hint, place) if isinstance(place, Mapping) else {}
     if name not in known:
         takes_any = isinstance(place, Mapping) and not any(isinstance(mark, ByKind) for mark in marks(hint))
@@ -85,14 +139,14 @@ def field_type(
 
 
 def lacks(name: str, known: Iterable[str]) -> str:
-    """That there is no such setting, and which may be meant, or what there is."""
-    near = get_close_matches(name, known := list(known), n=1)
+    """A message about an unknown setting, with the nearest name or all names."""
+    near = nearest(name, known := list(known))
     there = f"; it has {', '.join(known)}" if known else ""
-    return f"has no {name!r}" + (f": did you mean {near[0]}?" if near else there)
+    return f"has no {name!r}" + (f": did you mean {near}?" if near else there)
 
 
 def types_below(hint: Any, place: Mapping[str, Any]) -> dict[str, Any]:
-    """Types of what lies below a place, by name: fields of a dataclass, or the entries that a mapping has."""
+    """Types of the entries of a value, by name: fields of a dataclass, or entries of a mapping."""
     for mark in marks(hint):
         if isinstance(mark, ByKind):
             return {"kind": str, **field_types(mark.class_of(place))}
@@ -110,7 +164,7 @@ def is_open(one: Any) -> bool:
 
 
 def entry_type(one: Any) -> Any:
-    """The type of the entries of such a type."""
+    """The type of the entries of a mapping type."""
     return (*get_args(one), Any, Any)[1]
 
 
@@ -121,7 +175,7 @@ def field_types(cls: Any) -> dict[str, Any]:
 
 
 def marks(hint: Any) -> tuple[Any, ...]:
-    """What `Annotated` says of a type, or of one of several."""
+    """The annotations of a type, or of the members of a union."""
     if get_origin(hint) in (Union, UnionType):
         return tuple(mark for member in get_args(hint) for mark in marks(member))
     return hint.__metadata__ if get_origin(hint) is Annotated else ()

@@ -1,7 +1,6 @@
-"""Everything that is printed, and every message: without secrets, and without characters that steer a terminal.
+"""Printing and messages, without secrets and without control characters.
 
-Text of models, servers and files may hold escape sequences, which write to the clipboard or repaint what was printed,
-and characters that are not seen or turn the order of others.
+Text of models, servers and files may contain escape sequences and invisible characters.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ from unicodedata import category
 from orgthink.util.redaction import redact
 
 MOST_QUOTED = 300
-"""Characters of somebody else's text in a message."""
+"""Characters of foreign text in a message."""
 
 UNREAD = 128 + signal.SIGPIPE
-"""Exit code of a process whose output nobody reads any more: that of tools which the signal ends."""
+"""Exit code of a process whose output is closed, as after SIGPIPE."""
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode's categories of controls, format characters (bidi, zero width, tags), half surrogate pairs, and separators of
 lines and paragraphs."""
 _IGNORABLE = ((0x180B, 0x180F), (0x2065, 0x2065), (0xFE00, 0xFE0D), (0xFFF0, 0xFFF8), (0xE0000, 0xE0FFF))
-"""Ranges of Unicode's default ignorable code points beside those categories. The selectors U+FE0E and U+FE0F stay: they
-choose between text and emoji."""
+"""Ranges of Unicode's other default ignorable code points. The selectors U+FE0E and U+FE0F stay: they choose between
+text and emoji."""
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0").union(
     chr(code) for first, last in _IGNORABLE for code in range(first, last + 1)
 )
-"""Letters, marks and signs without any ink."""
+"""Letters, marks and signs without ink."""
 
 
 class _Escapes(dict[int, str]):
@@ -51,31 +50,31 @@ _ESCAPES = _Escapes()
 
 
 def clean(text: str) -> str:
-    """Text as it may be printed: controls and characters that are not seen are spelled out, as in `\\u001b`; secrets
-    are left out. Line breaks and tabs stay."""
+    """Text for printing: control and invisible characters are escaped, as in `\\u001b`, secrets are redacted. Line
+    breaks and tabs stay."""
     text = redact(text)
     return text if text.isprintable() and _BLANK.isdisjoint(text) else text.translate(_ESCAPES)
 
 
 def one_line(text: str) -> str:
-    """Text as it may stand in a message."""
+    """Text for a message: clean and on one line."""
     return clean(" ".join(redact(text).split()))
 
 
 def excerpt(text: str, most: int = MOST_QUOTED) -> str:
-    """The beginning of somebody else's text, for a message. Secrets are found before it is cut, so that none is left
-    by half. Of a long text only the words that may stand there are cleaned: all of them take seconds."""
+    """The beginning of a foreign text, for a message. It is redacted before it is cut, and cleaned only as far as it is
+    used, because cleaning a long text takes seconds."""
     line = redact(" ".join(redact(text).split(maxsplit=most)[:most]))
     return clean(line[:most])[:most]
 
 
 def reason(error: BaseException, most: int = MOST_QUOTED) -> str:
-    """What an error says, for a message; its type if it says nothing."""
+    """The text of an error, for a message; its type if the text is empty."""
     return excerpt(error_text(error), most) or type(error).__name__
 
 
 def error_text(error: BaseException) -> str:
-    """The text of an error; empty if making it fails, as it may where somebody else wrote its class."""
+    """The text of an error; empty if its class fails to write it."""
     try:
         return str(error)
     except Exception:
@@ -85,8 +84,7 @@ def error_text(error: BaseException) -> str:
 def show(*texts: object, end: str = "\n", error: bool = False) -> None:
     """Print cleaned texts, one a line, to standard output or to standard error. Nothing else in the package prints.
 
-    That nobody can read standard error any more, because its terminal or its pipe is gone, ends nothing. That whoever
-    read standard output has gone, such as `head`, ends the process in silence.
+    A closed standard error is ignored. A closed standard output, as after `head`, ends the process.
     """
     if error and sys.stderr is None:
         return
@@ -100,9 +98,9 @@ def show(*texts: object, end: str = "\n", error: bool = False) -> None:
 
 
 def give_up_output(failure: OSError) -> NoReturn:
-    """Write no more to standard output, which failed. SystemExit if its reader has gone, else the failure."""
-    with suppress(OSError, ValueError, AttributeError):  # it may be no file
-        # Else Python tries to write what it still holds at its end, and complains.
+    """Close standard output after a failure. SystemExit if its reader is gone, else the failure."""
+    with suppress(OSError, ValueError, AttributeError):  # it may not be a file
+        # Otherwise Python writes its buffer at exit and reports an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(failure, BrokenPipeError):
         raise SystemExit(UNREAD) from failure
@@ -110,11 +108,11 @@ def give_up_output(failure: OSError) -> NoReturn:
 
 
 def clean_tracebacks() -> None:
-    """Let what Python itself prints to standard error, tracebacks and log lines, be cleaned too."""
+    """Clean also the tracebacks, warnings and log lines that Python prints."""
     sys.excepthook = _show_traceback
     threading.excepthook = lambda ended: _show_traceback(ended.exc_type, ended.exc_value, ended.exc_traceback)
     sys.unraisablehook = lambda ended: _show_traceback(ended.exc_type, ended.exc_value, ended.exc_traceback)
-    if not isinstance(warnings.formatwarning, _CleanWarnings):  # one around another would not end, call after call
+    if not isinstance(warnings.formatwarning, _CleanWarnings):  # once only
         warnings.formatwarning = _CleanWarnings(warnings.formatwarning)
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Lines())

@@ -15,7 +15,7 @@ from orgthink_arena.tasks.bench.outputs import printed, returned
 from orgthink.grammar.toolcall import CallStatus, ToolCall
 from orgthink.organizations.tool_rounds import Rounds
 from orgthink.tools.schema import Parameters
-from orgthink.util.beside import Threads, in_thread
+from orgthink.util.threads import Threads, in_thread
 
 pytestmark = pytest.mark.thorough
 

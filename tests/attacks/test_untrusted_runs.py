@@ -20,7 +20,7 @@ from orgthink.record.episode import SCHEMA_VERSION, Episode, Grade, Origin, Prob
 from orgthink.record.episode_json import dump
 from orgthink.training.recipes.jobs import Pairs
 from orgthink.training.sft import SftSettings
-from orgthink.util.validation import plain
+from orgthink.util.settings import plain
 
 CODE = "No code that a run folder names is run unless `--trust` is given."
 PROGRAMS = "No program in an answer is run again unless `--trust` is given, and then as the task says, never a record."

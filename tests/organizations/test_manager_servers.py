@@ -25,7 +25,7 @@ from orgthink.record.episode import Episode, Sampling, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.util.errors import UserError
-from orgthink.util.validation import plain
+from orgthink.util.settings import plain
 
 pytestmark = pytest.mark.thorough
 

@@ -26,7 +26,7 @@ from orgthink.training.recipes import jobs
 from orgthink.training.recipes.base_model import require_same_problems
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, recipes, start, training_of
 from orgthink.util.errors import UserError
-from orgthink.util.validation import plain, typed
+from orgthink.util.settings import plain, typed
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 

@@ -11,7 +11,7 @@ from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start, training_of
 from orgthink.util.errors import UserError
-from orgthink.util.validation import plain, typed
+from orgthink.util.settings import plain, typed
 
 RECIPE = RECIPES["asyncthink-qwen3-countdown"]
 PLUGIN = Path(__file__).parents[1] / "plugin" / "dice.py"

@@ -17,7 +17,7 @@ from orgthink.rewards import RoleReward
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.settings import MarsSettings
-from orgthink.util.validation import plain, typed
+from orgthink.util.settings import plain, typed
 
 
 @pytest.mark.parametrize(

@@ -38,40 +38,12 @@ def test_the_question_after_an_interrupted_one_gets_its_own_answer(error: BaseEx
     assert [process.ask(question) for question in (RIGHT, WRONG, RIGHT)] == [True, False, True]
 
 
-def test_an_answer_to_another_question_is_an_error_and_ends_the_process() -> None:
-    process = isolated.IsolatedProcess(math_verifier.__name__)
-    assert process.ask(RIGHT) is True
-    first = process.process
-    assert first is not None and first.stdin is not None
-    first.stdin.write('[0, ["x", "y"]]\n')  # somebody else's question, whose answer nobody reads
-    first.stdin.flush()
-    with pytest.raises(RuntimeError, match="another question"):
-        process.ask(RIGHT)
-    assert first.poll() is not None
-    assert process.ask(WRONG) is False
-
-
 def module(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> isolated.IsolatedProcess:
     """The process of a module that is written for a test. Its questions are answered by `answer`."""
     name = f"isolated_{folder.name.replace('-', '_')}"
     (folder / f"{name}.py").write_text(f"from orgthink.util.isolated import processor_seconds, serve\n{source}")
     monkeypatch.syspath_prepend(str(folder))
     return isolated.IsolatedProcess(name)
-
-
-ONCE = """
-import os, pathlib, signal, sys
-folder = pathlib.Path(__file__).parent
-
-def answer(question):
-    with open(folder / "starts", "a") as file:
-        file.write("x")
-    if question == "always" or len((folder / "starts").read_text()) == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return question
-
-serve(answer)
-"""
 
 
 @pytest.mark.parametrize(
@@ -113,20 +85,6 @@ def test_what_a_library_prints_is_no_answer(tmp_path: Path, monkeypatch: pytest.
     assert [process.ask(one) for one in ("a", "b")] == ["a", "b"]
 
 
-def test_a_process_that_somebody_else_ends_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    process = module(tmp_path, ONCE, monkeypatch)
-    assert process.ask("this one") == "this one"
-    assert (tmp_path / "starts").read_text() == "xx"
-
-
-def test_what_ends_each_process_is_said_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    process = module(tmp_path, ONCE, monkeypatch)
-    with pytest.raises(isolated.ProcessEnded, match="SIGKILL"):
-        process.ask("always")
-    assert (tmp_path / "starts").read_text() == "xx", "two were tried"
-    assert process.ask("the next one") == "the next one"
-
-
 def test_a_question_over_its_limit_of_time_has_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = "def answer(question):\n    with processor_seconds(0.1):\n        while question: pass\n    return 1\n"
     source += "serve(answer)"
@@ -152,6 +110,16 @@ def test_a_start_that_takes_the_longest_wait_is_no_fault_of_a_question(
 ) -> None:
     process = module(tmp_path, "import time; time.sleep(60)", monkeypatch)
     monkeypatch.setattr(isolated, "LONGEST_WAIT", 1)
-    with pytest.raises(ToolError, match=r"does not start.*said nothing for 1 s") as caught:
+    with pytest.raises(ToolError, match=r"does not start.*gave no answer for 1 s") as caught:
         process.ask("?")
     assert not isinstance(caught.value, isolated.ProcessEnded)
+
+
+def test_a_question_that_ends_its_process_is_an_error_with_the_signal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "import os\ndef answer(one):\n    return one if one else os.kill(os.getpid(), 9)\nserve(answer)"
+    process = module(tmp_path, source, monkeypatch)
+    with pytest.raises(isolated.ProcessEnded, match="SIGKILL"):
+        process.ask("")
+    assert process.ask("next") == "next"

@@ -30,9 +30,9 @@ from orgthink.training.sft import Course
 from orgthink.util.errors import UserError, user_input
 from orgthink.util.files import write_whole
 from orgthink.util.redaction import redact
+from orgthink.util.settings import typed
 from orgthink.util.tabular import parquet_bytes, read_rows
 from orgthink.util.terminal import show
-from orgthink.util.validation import typed
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from orgthink.record.folder import RunFolder
 from orgthink.training.coldstart.pairs import end_of_text
 from orgthink.training.rows import Row, row_of
 from orgthink.util.errors import UserError, user_input
-from orgthink.util.validation import typed
+from orgthink.util.settings import typed
 
 
 class Exclusion(StrEnum):

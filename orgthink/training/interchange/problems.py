@@ -18,8 +18,8 @@ from orgthink.tasks.task import Split
 from orgthink.tasks.verl_data import OURS
 from orgthink.util.errors import UserError
 from orgthink.util.files import write_whole
+from orgthink.util.settings import plain
 from orgthink.util.tabular import parquet_bytes
-from orgthink.util.validation import plain
 
 
 def row_of(problem: Problem, split: Split, index: int) -> dict[str, Any]:

@@ -13,8 +13,17 @@ from typing import Annotated, Any
 from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.util.errors import UserError
-from orgthink.util.settings import ByKind, alternatives, field_type, field_types, marks, require_known, types_below
-from orgthink.util.validation import plain, typed
+from orgthink.util.settings import (
+    ByKind,
+    alternatives,
+    field_type,
+    field_types,
+    marks,
+    plain,
+    require_known,
+    typed,
+    types_below,
+)
 
 LATE = "read late"
 """Marker of the settings of an organization. They are only checked when the organization is made."""

@@ -15,8 +15,7 @@ from orgthink.training.recipes.adjust import put
 from orgthink.training.recipes.jobs import Job, Reinforced, Report
 from orgthink.util.errors import UserError
 from orgthink.util.registry import Registry, made
-from orgthink.util.settings import class_by_kind, lacks
-from orgthink.util.validation import plain, typed
+from orgthink.util.settings import class_by_kind, lacks, plain, typed
 
 
 def _job(found: Any) -> Job | type[Job] | None:

@@ -13,7 +13,7 @@ from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.recipes.jobs import Job, Reinforced
 from orgthink.training.rl_settings import RlSettings
 from orgthink.util.errors import UserError, pick, user_input
-from orgthink.util.validation import typed
+from orgthink.util.settings import typed
 
 ROW = 2048
 """Default tokens of an output."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from orgthink.util.errors import UserError, require_at_least
-from orgthink.util.validation import typed
+from orgthink.util.settings import typed
 
 
 @dataclass(frozen=True, slots=True)

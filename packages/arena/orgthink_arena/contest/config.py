@@ -13,9 +13,8 @@ from orgthink.organizations import ORGANIZATIONS
 from orgthink.tasks.task import Split
 from orgthink.util.errors import pick, require_at_least, user_input
 from orgthink.util.files import require_folder_name
-from orgthink.util.settings import require_known
+from orgthink.util.settings import require_known, typed
 from orgthink.util.tabular import toml_tables
-from orgthink.util.validation import typed
 
 Run = tuple[str, int]
 """A preparation and a seed."""

@@ -12,8 +12,8 @@ from typing import Any
 
 from orgthink.evaluate.plan import resolve
 from orgthink.util.errors import UserError, user_input
+from orgthink.util.settings import plain
 from orgthink.util.terminal import reason, show
-from orgthink.util.validation import plain
 from orgthink_arena.contest.config import MODEL, ROLES, Arena, Run
 from orgthink_arena.contest.evaluations import Evaluations, Stopped
 from orgthink_arena.contest.plans import UNCAPPED, Cap, Workload, development_work, evaluation, table_work, timed_work

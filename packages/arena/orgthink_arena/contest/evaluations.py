@@ -16,8 +16,8 @@ from orgthink.record.folder import RunFolder
 from orgthink.record.guard import engine_failed, failure_message
 from orgthink.util.errors import UserError
 from orgthink.util.references import absolute
+from orgthink.util.settings import plain
 from orgthink.util.terminal import show
-from orgthink.util.validation import plain
 
 
 class Stopped(Exception):

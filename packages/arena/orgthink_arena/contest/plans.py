@@ -16,7 +16,7 @@ from orgthink.record.episode import Sampling
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization
 from orgthink.tasks.task import Split
-from orgthink.util.validation import plain
+from orgthink.util.settings import plain
 from orgthink_arena.contest.config import MODEL, NUMBERS, ROLES, Arena, Member, Method, cap_name, known_settings
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from orgthink.record.folder import RunFolder
 from orgthink.util.errors import UserError
 from orgthink.util.references import absolute
+from orgthink.util.settings import plain
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import reason, show
-from orgthink.util.validation import plain
 from orgthink_arena.contest.config import MODEL, Arena, Method, Preparation, Run
 from orgthink_arena.searches import costs
 from orgthink_arena.searches.costs import Costs

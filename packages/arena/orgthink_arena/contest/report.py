@@ -8,7 +8,7 @@ from typing import Any
 
 from orgthink.record.folder import RunFolder
 from orgthink.record.provenance import hardware
-from orgthink.util.validation import plain
+from orgthink.util.settings import plain
 from orgthink_arena.contest.config import MODEL, Arena
 from orgthink_arena.contest.contest import Contest, Outcomes
 from orgthink_arena.contest.plans import UNCAPPED, Cap

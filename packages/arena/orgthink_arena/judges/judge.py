@@ -18,9 +18,9 @@ from orgthink.tools import bubblewrap, limits
 from orgthink.tools.limits import Cgroup
 from orgthink.tools.python import ending
 from orgthink.tools.sandbox import KERNEL_MB, LOOK
-from orgthink.util.beside import given_up
 from orgthink.util.errors import ToolError
 from orgthink.util.terminal import excerpt
+from orgthink.util.threads import given_up
 from orgthink_arena.judges import harness
 
 START = 30.0

@@ -18,9 +18,9 @@ from orgthink.organizations import most
 from orgthink.record.episode import Problem
 from orgthink.runtime.session import Session
 from orgthink.util.errors import UserError, require_above_zero
+from orgthink.util.settings import adapter
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import excerpt
-from orgthink.util.validation import adapter
 from orgthink_arena.organizations.workflow import ALONE, AnyGraph, GraphSettings, samples_in
 from orgthink_arena.organizations.workflow_json import MESSAGE, what_is_wrong
 

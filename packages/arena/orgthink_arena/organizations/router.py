@@ -25,8 +25,8 @@ from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tools.corpus import Corpus, Passage
 from orgthink.util.errors import UserError, pick, require_at_least
+from orgthink.util.settings import adapter
 from orgthink.util.tabular import json_object
-from orgthink.util.validation import adapter
 
 
 @dataclass(frozen=True, slots=True)

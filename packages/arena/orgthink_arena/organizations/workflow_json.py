@@ -14,9 +14,9 @@ from typing import Any
 
 from orgthink.organizations.prompts import COUNTS
 from orgthink.util.errors import UserError
+from orgthink.util.settings import adapter
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import excerpt
-from orgthink.util.validation import adapter
 from orgthink_arena.organizations.workflow_graph import (
     LAST,
     PART,

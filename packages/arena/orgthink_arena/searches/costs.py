@@ -12,8 +12,8 @@ from orgthink.measure.usage import replies, sampled_tokens
 from orgthink.record.episode import Episode
 from orgthink.util.errors import UserError
 from orgthink.util.files import write_whole
+from orgthink.util.settings import adapter
 from orgthink.util.tabular import json_object
-from orgthink.util.validation import adapter
 
 FILE = "costs.json"
 """Name of the file."""

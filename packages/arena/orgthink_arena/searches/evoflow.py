@@ -21,7 +21,7 @@ from orgthink.evaluate.plan import distinct
 from orgthink.record.episode import Problem
 from orgthink.record.folder import Journal
 from orgthink.util.errors import require_at_least
-from orgthink.util.validation import adapter
+from orgthink.util.settings import adapter
 from orgthink_arena.organizations.evoflow import Individual, Population, nearest, tags_of_problem
 from orgthink_arena.searches.mutator import crossed, mutated
 from orgthink_arena.searches.search import ArchiveEntry, Design, Report, Searching, SearchJob, SearchSettings, rng_of

@@ -25,9 +25,9 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.session import Session
 from orgthink.tools.toolbox import descriptions, listed, pool_text, resources, toolbox
-from orgthink.util.beside import in_thread
 from orgthink.util.errors import UserError
 from orgthink.util.redaction import redact
+from orgthink.util.threads import in_thread
 from orgthink_arena.organizations.workflow_graph import Graph, fill
 from orgthink_arena.organizations.workflow_json import read_graph, written_graph
 from orgthink_arena.searches.search import ArchiveEntry, Design, Searching

@@ -34,7 +34,7 @@ from orgthink.training.recipes.jobs import Report
 from orgthink.training.rollout import ProblemStream, frozen
 from orgthink.util.concurrency import run_all
 from orgthink.util.errors import UserError
-from orgthink.util.validation import typed
+from orgthink.util.settings import typed
 from orgthink_arena.organizations.puppet_policy import PuppetPolicy
 from orgthink_arena.organizations.puppeteer import Puppeteer
 from orgthink_arena.searches import costs

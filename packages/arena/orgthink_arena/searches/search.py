@@ -39,8 +39,8 @@ from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_main
 from orgthink.training.interrupt import interrupt
 from orgthink.util.errors import UserError, require_at_least
+from orgthink.util.settings import adapter, typed
 from orgthink.util.tabular import json_object
-from orgthink.util.validation import adapter, typed
 from orgthink_arena.organizations.evoflow import Individual, tags_of_problem, task_tag
 from orgthink_arena.organizations.workflow import AnyGraph, Workflow
 from orgthink_arena.organizations.workflow_graph import Graph

@@ -17,7 +17,7 @@ from random_graphs import random_graph
 
 from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.util.errors import UserError
-from orgthink.util.validation import plain, typed
+from orgthink.util.settings import plain, typed
 
 GRAPH: dict[str, Any] = {
     "nodes": {

@@ -14,8 +14,8 @@ from orgthink_arena.judges import judge
 from orgthink_arena.judges.judge import Judge, JudgedOutput, JudgeLimits, Submission
 
 from orgthink.tools import bubblewrap, limits
-from orgthink.util.beside import in_thread
 from orgthink.util.errors import ToolError, UserError
+from orgthink.util.threads import in_thread
 
 LIMITS = JudgeLimits(seconds=30.0, memory_mb=256, output_mb=1)
 ADDS = "print(sum(map(int, input().split())))"
