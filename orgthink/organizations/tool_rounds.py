@@ -103,7 +103,7 @@ class Rounds:
             if place > self.calls:
                 raise ValueError(f"a round has at most {self.calls} calls")
             tool = self._known(name)
-            arguments = await tool.parameters.judge(call.arguments)
+            arguments = tool.parameters.check(call.arguments)
         except ValueError as error:
             self.desk.session.fault(self.manager, FormatError.MALFORMED_CALL, f"{key}: {error}")
             return Response(name, CallStatus.PARSE_ERR, str(error))

@@ -1,6 +1,6 @@
-"""Agents and organizations as tools. Each is asked for a subtask and answers in one go (Table 7 of ParaManager).
+"""Agents and organizations as tools: each works on a subtask and returns one answer (Table 7 of ParaManager).
 
-Their instructions are prompt templates of the same names. Some use a tool themselves, as code that they fork.
+The prompt template of an agent has its name. Some agents use a tool themselves.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache, partial
-from typing import Any, Literal, Protocol
+from functools import lru_cache, partial
+from typing import Any, Protocol
 
 from orgthink.grammar.solution import after_thinking, read_proposal
 from orgthink.grammar.toolcall import CallStatus, Response
@@ -27,13 +27,13 @@ SAMPLES = 4
 """Solutions that the ensemble samples."""
 
 REASONER = "standard_reasoner"
-"""Whose prompt the ensemble's thinkers have."""
+"""The tool whose prompt the ensemble's agents get."""
 
 ROLES = {
     **{name: name for name in (REASONER, "critical_reviewer", "knowledge_searcher", "code_reasoner")},
     "ensemble_solver": REASONER,
 }
-"""Roles of those who have a model, by the tool; they are the names of their prompts as well."""
+"""Prompt templates of the agents that use a model, by tool."""
 
 CODING = "code_reasoner"
 """The tool that runs a program."""
@@ -43,48 +43,38 @@ SOLVING = (REASONER, CODING, "ensemble_solver")
 
 
 def answers_of(responses: Iterable[Response]) -> list[str]:
-    """The answers in what those of some calls returned that solve, in order; failed ones are left out."""
+    """Answers in the responses of solving tools, in order, without failed calls."""
     return [_answer_of(each) for each in responses if each.status is CallStatus.OK and each.name in SOLVING]
 
 
 def _answer_of(response: Response) -> str:
-    """What a program printed, if one was run, and otherwise the answer in the text. Only who runs programs marks what
-    they print: in another's text such a mark is a quotation."""
+    """The output of the program of a code reasoner, or else the answer in the text."""
     value = response.value
     printed = _blocks(value, _RESULT)[:1] if response.name == CODING and value.startswith(f"<{_RESULT}>") else []
     return printed[0] if printed else read_proposal(value, ended=True).answer or value
 
 
-@lru_cache(maxsize=256)  # bounded: aliases have as many orders as there are problems
+_SUBTASK = {
+    "default": "",
+    "description": "What to do, in words that can be understood without the rest; the whole problem by default.",
+    "type": "string",
+}
+_SUBTASK_PARAMETERS = {"type": "object", "properties": {"subtask": _SUBTASK}, "additionalProperties": False}
+_NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+@lru_cache(maxsize=256)
 def task_parameters(models: tuple[str, ...]) -> Parameters:
-    """Of a tool that works on a subtask with a model of the pool."""
-
-    def ask(subtask, model_id):  # type: ignore[no-untyped-def]
-        """Ask an agent.
-
-        Args:
-            subtask: What to do, in words that can be understood without the rest; the whole problem by default.
-            model_id: Which model does it.
-        """
-
-    one_of_them = Literal[models] if models else str  # type: ignore[not-a-type]
-    ask.__annotations__ = {"subtask": str, "model_id": one_of_them}
-    ask.__defaults__ = ("", models[0] if models else "")
-    return Parameters.of(ask)
-
-
-@cache
-def no_parameters() -> Parameters:
-    """Of a tool that takes nothing."""
-
-    def ask() -> None:
-        """Ask."""
-
-    return Parameters.of(ask)
+    """Parameters of a tool that works on a subtask with one of these models."""
+    first = {"const": models[0]} if len(models) == 1 else {}
+    which = {**first, "default": (*models, "")[0], "description": "Which model does it."}
+    which |= {"enum": list(models)} if len(models) > 1 else {}
+    properties = {"subtask": _SUBTASK, "model_id": {**which, "type": "string"}}
+    return Parameters.from_schema({**_SUBTASK_PARAMETERS, "properties": properties})
 
 
 class Finish(Protocol):
-    """What becomes of an agent's reply."""
+    """Makes the result of an agent's reply."""
 
     async def __call__(self, agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None: ...
 
@@ -94,15 +84,15 @@ class AgentTool:
     """A model of the pool with a prompt of its own, as a tool."""
 
     name: str
-    """What it is called by; also the name of its prompt template."""
+    """Its name in calls and the name of its prompt template."""
     description: str
     """What it does, for the manager."""
     finish: Finish
-    """Makes a result of its reply."""
+    """Makes the result of a reply."""
     models: tuple[str, ...] = ()
-    """Ids of the models that can do it, the default first; none: the session's own."""
+    """Ids of the models to choose from, the default first; empty: the session's model."""
     brief: bool = False
-    """Only the answer comes back, not how it was found."""
+    """Return only the answer, without the text around it."""
     cost: float = 1.0
     """Cost units of a call."""
 
@@ -114,7 +104,7 @@ class AgentTool:
         return task_parameters(self.models)
 
     def agent(self, arguments: Mapping[str, Any], desk: Desk) -> Agent:
-        return new_agent(self.name, arguments, desk)
+        return new_agent(self.name, {"model_id": (*self.models, "")[0], **arguments}, desk)
 
     async def work(self, agent: Agent, arguments: Mapping[str, Any], desk: Desk) -> Result | str | None:
         problem = _problem_of(arguments, desk)
@@ -125,26 +115,26 @@ class AgentTool:
 
 
 def new_agent(name: str, arguments: Mapping[str, Any], desk: Desk) -> Agent:
-    """An agent for a subtask, or for the whole problem if none is named."""
+    """An agent for a subtask, or without one for the whole problem."""
     model = desk.models.get(arguments.get("model_id", ""))
     return desk.session.agent(name, desk.prompt(name, _problem_of(arguments, desk)), model=model)
 
 
 def _problem_of(arguments: Mapping[str, Any], desk: Desk) -> Problem:
-    """What an agent is asked: the subtask, or the whole problem if none is named."""
+    """The subtask, or the whole problem without one."""
     subtask = arguments.get("subtask", "")
     return replace(desk.problem, text=subtask, data={}) if subtask else desk.problem
 
 
 async def reply_text(agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None:
-    """The agent's text after its thinking, or its answer alone. An empty text is a failure."""
+    """The text after the thinking, or only the answer. An empty text is a failure."""
     proposal = read_proposal(text, ended=True)
     return (proposal.answer if brief else proposal.text) or Result("", Status.NO_RETURN, error="no answer in the reply")
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Runs the code of a reply, the last if there are several; what it prints comes back."""
+    """Runs the last code of a reply and returns its output."""
 
     python: Tool
     """The sandbox."""
@@ -159,10 +149,10 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """Searches for the queries of a reply, one a line; what is found comes back."""
+    """Searches for the queries of a reply, one a line, and returns the passages."""
 
     search: Tool
-    """Which finds it."""
+    """The search tool."""
 
     async def __call__(self, agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None:
         blocks = _blocks(after_thinking(text, ended=True), "query")
@@ -176,35 +166,20 @@ class Searched:
 
 def code_in(text: str) -> str | None:
     """The last code of a reply after its thinking, which may be fenced, with or without the tags."""
-    if (found := _code_of(after_thinking(text, ended=True))) is not None:
-        return found
-    masked = _without_programs(text).rstrip()  # a program may handle the marks of thinking
-    start = len(masked) - len(after_thinking(masked, ended=True))
-    return _code_of(text[start : len(masked)])
-
-
-def _code_of(reply: str) -> str | None:
+    reply = after_thinking(text, ended=True)
     blocks = _blocks(reply, "code")
     fenced = _fenced(blocks[-1] if blocks else reply)
     return fenced[-1] if fenced else blocks[-1] if blocks else None
 
 
-def _without_programs(text: str) -> str:
-    """As long a text, with nothing between the tags of code."""
-    *pieces, last = text.split("</code>")
-    parted = [piece.partition("<code>") for piece in pieces]
-    return "".join(f"{before}{tag}{'.' * len(inside)}</code>" for before, tag, inside in parted) + last
-
-
 def _blocks(text: str, tag: str) -> list[str]:
-    """What stands between the tags of each pair, in time linear in the text, as a regular expression would not."""
+    """Texts between each pair of tags, in time linear in the text."""
     pieces = [piece.partition(f"<{tag}>") for piece in text.split(f"</{tag}>")[:-1]]
     return [inside for _, opening, inside in pieces if opening]
 
 
 def _fenced(text: str) -> list[str]:
-    """The Python of a Markdown text: the blocks that say so, else those that do not say what they are, such as the
-    output that often follows."""
+    """Python blocks of a Markdown text; without any, the blocks without a language."""
     pieces = [piece.partition("\n") for piece in text.split("```")[1:-1:2]]
     blocks = [(language.strip().lower(), inside) for language, newline, inside in pieces if newline]
     labelled = [inside for language, inside in blocks if language in ("python", "python3", "py")]
@@ -212,34 +187,34 @@ def _fenced(text: str) -> list[str]:
 
 
 def _with_result(mark: str, result: Result, text: str) -> Result:
-    """A result with how the agent came to it. That comes last, for what is too long is cut at its end."""
+    """A result, followed by the agent's text: a long text is cut at its end."""
     came = result.text or (result.error or "" if result.status is not Status.OK else "")
     return replace(result, text=f"<{mark}>\n{came}\n</{mark}>\n{after_thinking(text, ended=True)}")
 
 
 async def subtool(agent: Agent, tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Result:
-    """What a tool gives that an agent uses itself."""
+    """The result of a tool that an agent uses itself."""
     child = tool.agent(arguments, desk)
-    child.spend(0.0)  # known, and nothing if it never gets its turn
+    child.spend(0.0)  # known cost 0 if the call never starts
     work = paid_work(tool, arguments, desk)
     return await desk.session.call(agent, tool.name, child, work, arguments=json_values(arguments))
 
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """Several solutions of the whole problem by one model, side by side, and their vote."""
+    """Samples several solutions of the whole problem in parallel and votes."""
 
     model: str = ""
-    """Which model; empty: the session's own."""
+    """Id of the model; empty: the session's model."""
     samples: int = SAMPLES
-    """How many."""
+    """Number of solutions."""
     cost: float = float(SAMPLES)
     """Cost units of a call."""
     name: str = "ensemble_solver"
     description: str = (
         "Samples several independent solutions of the whole problem and returns what most of them agree on."
     )
-    parameters: Parameters = field(default_factory=no_parameters)
+    parameters: Parameters = field(default_factory=lambda: Parameters.from_schema(_NO_PARAMETERS))
 
     def __post_init__(self) -> None:
         require_at_least(0, self, "cost")
@@ -253,7 +228,7 @@ class Ensemble:
         with desk.session.until_spent(agent):
             for i in range(1, self.samples + 1):
                 thinker = new_agent(REASONER, {"model_id": self.model}, desk)
-                thinker.spend(0.0)  # the call pays for them all
+                thinker.spend(0.0)  # the call pays for all
                 desk.session.fork(agent, str(i), thinker, partial(_think, problem=desk.problem))
                 thinkers.append(thinker)
         for i in range(1, len(thinkers) + 1):
@@ -267,7 +242,7 @@ async def _think(agent: Agent, problem: Problem) -> str | None:
 
 
 def _vote_of(thinkers: Sequence[Agent], problem: Problem) -> str | None:
-    """The vote of those who have returned an answer."""
+    """The vote of the answers so far."""
     results = [thinker.result for thinker in thinkers if thinker.result is not None]
     return vote(problem, [result.text for result in results if result.status is Status.OK])
 
@@ -308,30 +283,16 @@ def agents(models: Sequence[str], python: Tool, search: Tool, *, brief: bool = F
     ]
 
 
-@cache
-def subtask_parameters() -> Parameters:
-    """Of a tool that works on a subtask."""
-
-    def ask(subtask: str = "") -> None:
-        """Ask.
-
-        Args:
-            subtask: What to do, in words that can be understood without the rest; the whole problem by default.
-        """
-
-    return Parameters.of(ask)
-
-
 @dataclass(frozen=True, slots=True)
 class OrganizationTool:
     """An organization as a tool. A call costs what its agents cost."""
 
     name: str
-    """What it is called by."""
+    """Its name in calls."""
     organization: Organization
-    """Which works."""
+    """The organization."""
     cost: float = 0.0
-    """Cost units of a call, beside those of its agents."""
+    """Cost units of a call in addition to those of its agents."""
 
     def __post_init__(self) -> None:
         require_at_least(0, self, "cost")
@@ -343,7 +304,7 @@ class OrganizationTool:
 
     @property
     def parameters(self) -> Parameters:
-        return subtask_parameters()
+        return Parameters.from_schema(_SUBTASK_PARAMETERS)
 
     def agent(self, arguments: Mapping[str, Any], desk: Desk) -> Agent:
         return desk.session.code(self.name)

@@ -1,15 +1,13 @@
-"""What a manager can call: functions and agents alike, behind one protocol (section 3.1 of ParaManager, Eq. 1).
+"""The protocol of tools: functions and agents that a manager calls (section 3.1 of ParaManager, Eq. 1).
 
-A call is a fork: the tool says which agent does it, code or one with a model, and what that agent does. What comes
-back is a value and a status.
+A call is a fork: the tool names the agent that does it, and the work of that agent. The result is a value and a status.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from orgthink.grammar.toolcall import CallStatus, Response
@@ -23,7 +21,7 @@ from orgthink.util.errors import Failure, ToolError, require_at_least
 from orgthink.util.terminal import error_text, excerpt
 
 MOST_RETURNED = 200_000
-"""Characters of what others send as the result of a call; the middle of a longer text is left out."""
+"""Characters of a result; the middle of a longer text is left out."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,24 +36,24 @@ class Prompt(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """What a call may know of the episode it is made in."""
+    """The parts of an episode that a call can use."""
 
     session: Session
-    """Which runs it."""
+    """The session of the episode."""
     problem: Problem
-    """What the episode is about."""
+    """The problem of the episode."""
     prompt: Prompt
-    """The prompt of a template for a problem or subtask; it knows what has happened so far."""
+    """Makes the prompt of a template for a problem or subtask, with the history so far."""
     models: Mapping[str, str]
-    """Names under which the session knows the models, by the ids that the manager calls them by."""
+    """Names of models in the session, by the ids that the manager uses."""
 
 
 class Tool(Protocol):
-    """Something to call."""
+    """A tool."""
 
     @property
     def name(self) -> str:
-        """What it is called by."""
+        """Its name in calls."""
         ...
 
     @property
@@ -70,23 +68,23 @@ class Tool(Protocol):
 
     @property
     def parameters(self) -> Parameters:
-        """What it takes."""
+        """Its parameters."""
         ...
 
     def agent(self, arguments: Mapping[str, Any], desk: Desk) -> Agent:
-        """Who does the call; not forked yet. The arguments have been checked."""
+        """The agent that does the call, not forked yet. The arguments have been checked."""
         ...
 
     async def work(self, agent: Agent, arguments: Mapping[str, Any], desk: Desk) -> Result | str | None:
-        """Do it. A text is a value; a Failure, or nothing, is a failed call."""
+        """Do the call. A text is a value; a Failure or `None` is a failed call."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionTool:
-    """A Python function as a tool: its name, its docstring, and its type hints say everything.
+    """A Python function as a tool, described by its name, docstring and type hints.
 
-    Whatever it raises is a ToolError of its call, and logged: a slip in one function ends nobody else's work.
+    An exception is logged and becomes a ToolError of the call: other calls go on.
     """
 
     function: Callable[..., Awaitable[Result | str | None]]
@@ -115,35 +113,18 @@ class FunctionTool:
     async def work(self, agent: Agent, arguments: Mapping[str, Any], desk: Desk) -> Result | str | None:
         try:
             found = await self.function(**arguments)
-            text = found.text if isinstance(found, Result) else found
-            if not isinstance(text, str | None):
-                raise TypeError(f"it returned {type(text).__name__}, not a text")
-        except (Failure, BudgetExhausted, DeadlineMissed, asyncio.CancelledError, KeyboardInterrupt):
+            if not isinstance(found, Result | str | None):
+                raise TypeError(f"it returned {type(found).__name__}, not a text")
+        except (Failure, BudgetExhausted, DeadlineMissed):
             raise
-        except BaseException as error:  # a library in Rust that panics raises no Exception
-            if isinstance(error, GeneratorExit) and not _is_inner(error):
-                raise
-            if isinstance(error, BaseExceptionGroup) and error.subgroup(KeyboardInterrupt):
-                raise KeyboardInterrupt from error
+        except Exception as error:
             _log.exception("tool %s failed", self.name)
             raise ToolError(f"{type(error).__name__}: {error_text(error)}") from error
-        if isinstance(found, Result):
-            return replace(found, text=_plain(found.text))
-        return None if found is None else _plain(found)
-
-
-def _plain(text: str) -> str:
-    """A text, also where it is of a class of its own, whose methods may do anything."""
-    return str.__str__(text)
-
-
-def _is_inner(error: BaseException) -> bool:
-    """Whether what was called raised it. Python itself raises GeneratorExit here, to close a call that never ended."""
-    return error.__traceback__ is not None and error.__traceback__.tb_next is not None
+        return found
 
 
 def paid_work(tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Work:
-    """The work of a call, which costs what the tool does: whoever spent its last unit before could not decode."""
+    """The work of a call. It costs the tool's cost, spent at the end so that the agent can still decode."""
 
     async def work(agent: Agent) -> Result | str | None:
         try:
@@ -155,7 +136,7 @@ def paid_work(tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Work:
 
 
 _STATUS = {Status.OK: CallStatus.OK, Status.TIMEOUT: CallStatus.TIMEOUT}
-"""Whatever else happens to a call that was made is an error of its execution."""
+"""Any other status is an error of the execution."""
 
 
 def status_of(result: Result) -> CallStatus:
@@ -164,11 +145,11 @@ def status_of(result: Result) -> CallStatus:
 
 
 _ERROR_CHARACTERS = 240
-"""Characters of an error that are shown."""
+"""Most characters of an error."""
 
 
 def response_of(name: str, result: Result) -> Response:
-    """The response to a call that was made: what it returned, or else why there is nothing."""
+    """The response to a call: its result, or its error."""
     status, text = status_of(result), result.text
     if not text and status is not CallStatus.OK:
         text = excerpt(result.refused or result.error or result.status, _ERROR_CHARACTERS)

@@ -22,127 +22,6 @@ def tried(name, attempt):
 )
 """Calls by their numbers on both kinds of machines, and attempts in Python."""
 
-UNCOUNTED: list[Program] = [
-    ends("extended attributes on its files", KERNEL + """
-open("/tmp/x", "w").close()
-tried("a gigabyte", lambda: [os.setxattr("/tmp/x", f"user.{n}", bytes(60000))
-                             for n in range(20000)])
-""", "a gigabyte Operation not permitted"),
-    ends("extended attributes of links, descriptors and folders", KERNEL + """
-file = os.open("/tmp/x", os.O_CREAT | os.O_RDWR)
-os.symlink("x", "/tmp/y")
-tried("descriptor", lambda: os.setxattr(file, "user.x", b"x"))
-tried("link", lambda: os.setxattr("/tmp/y", "user.x", b"x", follow_symlinks=False))
-tried("folder", lambda: os.setxattr("/tmp", "user.x", b"x"))
-tried("list of rights", lambda: os.setxattr("/tmp", "system.posix_acl_default", b"x"))
-""", "descriptor Operation not permitted\nlink Operation not permitted\nfolder Operation not permitted"),
-    ends("extended attributes by the newest call", KERNEL + """
-kernel("setxattrat", (463, 463), -100, b"/tmp", 0, 0, 0, 0)
-""", "setxattrat Function not implemented"),
-    ends("pages given to pipes", KERNEL + """
-import mmap
-block = mmap.mmap(-1, 4 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-block.madvise(14)
-block.write(bytes(4 << 20))
-vector = (ctypes.c_size_t * 2)(ctypes.addressof(ctypes.c_char.from_buffer(block)), 4096)
-kernel("vmsplice", (278, 75), os.pipe()[1], vector, 1, 0)
-with open("/tmp/x", "wb") as file: file.write(bytes(4096))
-file, (read, write), (_, other) = os.open("/tmp/x", os.O_RDONLY), os.pipe(), os.pipe()
-kernel("splice", (275, 76), file, None, write, None, 1, 0)
-kernel("tee", (276, 77), read, other, 1, 0)
-tried("sendfile", lambda: os.sendfile(write, file, 0, 1))
-""", "vmsplice Operation not permitted\nsplice Operation not permitted\ntee Operation not permitted\n"
-     "sendfile Socket operation on non-socket"),
-    ends("pages given to sockets", KERNEL + """
-import socket
-with open("/tmp/x", "wb") as file: file.write(bytes(4096))
-file, (one, other) = os.open("/tmp/x", os.O_RDONLY), socket.socketpair()
-tried("sendfile", lambda: os.sendfile(one.fileno(), file, 0, 1))
-""", "sendfile Socket operation on non-socket"),
-    ends("datagrams, which outlive their senders", KERNEL + """
-import socket
-for kind in (socket.SOCK_DGRAM, socket.SOCK_SEQPACKET, socket.SOCK_RAW, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC):
-    tried("socket", lambda: socket.socket(socket.AF_UNIX, kind))
-    tried("pair", lambda: socket.socketpair(socket.AF_UNIX, kind))
-""", "socket Operation not permitted\npair Operation not permitted\n" * 4),
-    ends("buffers of TCP over its own loopback", KERNEL + """
-import socket
-for family in (socket.AF_INET, socket.AF_INET6):
-    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM): tried("socket", lambda: socket.socket(family, kind))
-""", "socket Operation not permitted"),
-    ends("a send buffer of 64 MB, and a filter", KERNEL + """
-import socket
-one, other = socket.socketpair()
-tried("buffer", lambda: one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 20))
-tried("filter", lambda: one.setsockopt(socket.SOL_SOCKET, 26, bytes(16)))
-""", "buffer Operation not permitted\nfilter Operation not permitted"),
-    ends("pairs of sockets of other families", KERNEL + """
-import socket
-for family in (30, 21, 41): tried("pair", lambda: socket.socketpair(family, socket.SOCK_STREAM))
-""", "pair Operation not permitted\n" * 3),
-    ends("all of the machine's asynchronous I/O", KERNEL + """
-context = ctypes.c_ulong()
-kernel("io_setup", (206, 0), 65536, ctypes.byref(context))
-""", "io_setup Operation not permitted"),
-    ends("pipes of a megabyte", KERNEL + """
-import fcntl
-ends = os.pipe()
-tried("size", lambda: fcntl.fcntl(ends[1], 1031, 1 << 20))
-tried("size of its output", lambda: fcntl.fcntl(1, 1031, 1 << 20))
-""", "size Operation not permitted\nsize of its output Operation not permitted"),
-    ends("message queues", KERNEL + 'kernel("mq_open", (240, 180), b"x", os.O_CREAT | os.O_RDWR, 0o600, None)',
-         "mq_open Operation not permitted"),
-    ends("semaphores of System V", CALL + 'call("semget", 0, 32000, 0o1600)', "semget Operation not permitted"),
-    ends("rules without end", KERNEL + 'kernel("landlock_create_ruleset", (444, 444), 0, 0, 1)',
-         "Function not implemented"),
-    ends("timers without end", CALL + """
-timers = 0
-while libc.timer_create(1, None, ctypes.byref(ctypes.c_void_p())) == 0: timers += 1
-print("ESCAPED" if timers > 256 else "few", timers)
-""", "few"),
-    ends("queued signals without end", CALL + """
-import signal
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGRTMIN})
-queued = 0
-while queued < 10000 and libc.sigqueue(os.getpid(), int(signal.SIGRTMIN), None) == 0: queued += 1
-print("ESCAPED" if queued > 256 else "few", queued)
-""", "few"),
-    ends("memory that cannot be taken back", CALL + """
-call("mlockall", 7)
-call("mlock", ctypes.create_string_buffer(1 << 20), 1 << 20)
-""", "mlockall"),
-    ends("files that have lost their names", """
-        import os
-        held = []
-        try:
-            for n in range(60):
-                held.append(os.open("/tmp", os.O_TMPFILE | os.O_RDWR))
-                os.write(held[-1], bytes(1 << 20))
-        except OSError as error: print(len(held) <= 17, error.strerror)
-        """, "True No space left on device"),
-    fails("mapped files that do not fit", """
-        import mmap
-        for n in range(60):
-            with open(f"/tmp/{n}", "w+b") as file:
-                file.truncate(1 << 20)
-                mmap.mmap(file.fileno(), 1 << 20).write(b"1" * (1 << 20))
-        """, "SIGBUS"),
-    ends("huge pages that are reserved for others", CALL + """
-libc.mmap.restype = ctypes.c_void_p
-for flags in 0x40022, 0x40021:
-    libc.mmap(None, 2 << 20, 3, flags, -1, 0)
-    print(os.strerror(ctypes.get_errno()))
-""", "Operation not permitted\nOperation not permitted"),
-    ends("a page of addresses for every mapping", """
-        import mmap
-        held = []
-        try:
-            for n in range(1 << 20):
-                held.append(mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 1 + n % 2))
-        except (OSError, MemoryError): print(len(held) < 1 << 16)
-        """, "True"),
-]  # fmt: skip
-
 SHARED: list[Program] = [
     ends("descriptors on their way, which the kernel counts for all of a user's programs", KERNEL + """
 import socket
@@ -253,42 +132,6 @@ import fcntl
 for file in (0, 1): tried("TIOCSTI", lambda: fcntl.ioctl(file, 0x5412, b"x"))
 tried("tty", lambda: open("/dev/tty"))
 """, "TIOCSTI Inappropriate ioctl for device"),
-]  # fmt: skip
-
-PACKAGES: list[Program] = [
-    ends("packages of Python, by every path", """
-        import glob, importlib, sys
-        folders = [*glob.glob("/python/lib*/python*/*-packages"), *glob.glob("/usr/l*/python*/*-packages"),
-                   *glob.glob("/usr/local/lib/python*/*-packages")]
-        print([file for folder in folders for file in glob.glob(folder + "/*")])
-        sys.path += folders
-        for name in ("orgthink", "orgthink_pocket", "pip", "numpy"):
-            try: importlib.import_module(name)
-            except ImportError as error: print(error)
-            else: print("ESCAPED", name)
-        """, "[]\nNo module named 'orgthink'\nNo module named 'orgthink_pocket'"),
-    ends("packages of its own in their place", """
-        import glob
-        for folder in [*glob.glob("/python/lib*/python*/*-packages"), *glob.glob("/usr/l*/python*/*-packages")]:
-            try: open(folder + "/x.py", "w")
-            except OSError as error: print(error.strerror)
-            else: print("ESCAPED", folder)
-        print("none")
-        """, "none"),
-    ends("packages by another Python", """
-        import glob, subprocess
-        for python in glob.glob("/usr/bin/python3*"):
-            done = subprocess.run([python, "-c", "import orgthink; print('ESCAPED')"], capture_output=True, text=True)
-            print(done.stdout)
-        print("none")
-        """, "none"),
-    ends("a graders' word in any file it can read", """
-        import os
-        for top in ("/python", "/usr/lib/python3", "/usr/local"):
-            for folder, _, files in os.walk(top):
-                if "orgthink" in folder or any("orgthink" in file for file in files): print("ESCAPED", folder)
-        print("none")
-        """, "none"),
 ]  # fmt: skip
 
 LIVES: list[Program] = [
@@ -460,9 +303,7 @@ NEEDED: list[Program] = [
 ]  # fmt: skip
 
 PROMISES = {
-    "A program holds no memory that its limits do not count.": UNCOUNTED,
     "A program changes, blocks, watches and slows nothing that it shares with the machine.": SHARED,
-    "A program imports the standard library only, and reads no grader.": PACKAGES,
     "A program outlives neither its deadline nor its output's limit, whatever it does with processes.": LIVES,
     "What is denied is nothing that Python needs.": NEEDED,
 }

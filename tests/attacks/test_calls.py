@@ -317,9 +317,7 @@ def quiet() -> Iterator[None]:
     Attack("3,000 tools", TOOLS, "exit code 2: more than 1,000", "many tools"),
     Attack("a list of tools that never ends", TOOLS, "exit code 2: more than 1,000", "endless pages"),
     Attack("a list of tools with empty pages for ever", TOOLS, "exit code 2: more than 1,000", "endless empty pages"),
-    Attack("a description of 9 MB", TOOLS, "exit code 2: too many bytes", "huge description"),
     Attack("a tool whose schema has 40,000 parts", TOOLS, "exit code 2", "evil schema"),
-    Attack("a tool whose schema lies on another server", TOOLS, "exit code 2: it points elsewhere", "foreign schema"),
     Attack("two tools of one name", TOOLS, "exit code 2: leave one of them out", "twice"),
     Attack("a tool named `final_answer`", TOOLS, "exit code 2: leave one of them out", "final"),
     Attack("a tool named `</tool_response>`", TOOLS, "exit code 2: that is no name", "tag"),
@@ -370,30 +368,6 @@ async def test_a_server_that_cannot_be_used_later(attack: Attack, tmp_path: Path
 async def test_a_long_description_is_cut(attack: Attack) -> None:
     (tool,) = await mcp_tools(hostile(attack.given))
     assert len(tool.description) < 5_000
-
-
-@each(
-    Attack("a result of 50 MB", RESULTS, "EXEC_ERR: too many bytes", "50 MB"),
-    Attack("an answer without an end", RESULTS, "EXEC_ERR: too many bytes", "endless"),
-    Attack("a result of a million wrong parts", RESULTS, "EXEC_ERR: too many parts", "no parts"),
-    Attack("a result of 19,000 wrong parts", RESULTS, "EXEC_ERR: so many errors", "some wrong parts"),
-    Attack("a result that is none", RESULTS, "EXEC_ERR", "no result"),
-    Attack("a part of a kind that there is not", RESULTS, "EXEC_ERR", "unknown part"),
-    Attack("pings without an end", RESULTS, "EXEC_ERR: too many messages in a second", "pings"),
-    Attack("news of its tools without an end", RESULTS, "EXEC_ERR: too many messages in a second", "changes"),
-    Attack("answers that nobody asked for, without an end", RESULTS, "EXEC_ERR: too many messages in a second",
-           "strange answers"),
-    Attack("lines that are no messages, without an end", RESULTS, "EXEC_ERR: too many messages in a second",
-           "endless garbage"),
-    Attack("50 MB on stderr, and an end", RESULTS, "EXEC_ERR with the end of what it wrote", "stderr"),
-)  # fmt: skip
-async def test_too_much_fails_its_own_call(attack: Attack) -> None:
-    async with asyncio.timeout(50):
-        flooding, other = await opened(hostile(attack.given))
-        with pytest.raises(ToolError) as failed:
-            await flooding.call({})
-        assert "\n" not in str(failed.value) and len(str(failed.value)) < 800
-        assert await other.call({}) == Result("fine")
 
 
 @each(
@@ -460,9 +434,7 @@ async def test_an_unreadable_answer_is_none(attack: Attack) -> None:
 @each(
     Attack("a result of 50 MB over HTTP", RESULTS, "EXEC_ERR", "50 MB"),
     Attack("a result over HTTP that is compressed a thousandfold", RESULTS, "EXEC_ERR", "gzip"),
-    Attack("structured content over HTTP of 21,000 numbers", RESULTS, "EXEC_ERR", "too many values"),
     Attack("a result over HTTP of a million wrong parts", RESULTS, "EXEC_ERR", "no parts"),
-    Attack("pings without an end before a result over HTTP", RESULTS, "EXEC_ERR", "events of a call"),
 )  # fmt: skip
 async def test_too_much_over_http(attack: Attack) -> None:
     with over_http(attack.given) as url:
@@ -473,44 +445,6 @@ async def test_too_much_over_http(attack: Attack) -> None:
             assert "\n" not in str(failed.value)
             _, other = await opened(url)
             assert await other.call({}) == Result("fine")
-
-
-@each(
-    Attack("pings without an end beside the calls, over HTTP", RESULTS, "OK: their stream is closed", "events"),
-)  # fmt: skip
-async def test_too_much_beside_the_calls(attack: Attack) -> None:
-    with over_http(attack.given) as url:
-        async with asyncio.timeout(20):
-            _, other = await opened(url)
-            await asyncio.sleep(0.5)
-            assert await other.call({}) == Result("fine")
-
-
-@each(
-    Attack("streams over HTTP that end at once, with `retry: 0`", RESULTS,
-           "a stream is opened again after a second", "retry at once"),
-)  # fmt: skip
-async def test_streams_are_not_opened_again_at_once(attack: Attack) -> None:
-    with over_http(attack.given) as url:
-        async with asyncio.timeout(50):
-            ends, other = await opened(url)
-            with pytest.raises((TimeoutError, ToolError)):
-                async with asyncio.timeout(1.5):
-                    await ends.call({})
-            assert 0 < int((await other.call({})).text) < 10
-
-
-@each(
-    Attack("a redirect of a stream over HTTP, with a body of 64 MB", RESULTS, "OK: the stream is closed",
-           "redirect without end"),
-)  # fmt: skip
-async def test_a_redirect_is_read_within_bounds(attack: Attack) -> None:
-    with over_http(attack.given) as url:
-        async with asyncio.timeout(50):
-            _, other = await opened(url)
-            while (read := int((await other.call({})).text)) == 0:
-                await asyncio.sleep(0.05)
-            assert read < 20
 
 
 @each(

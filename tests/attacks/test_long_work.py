@@ -15,7 +15,7 @@ from orgthink_arena.tasks.bench.outputs import printed, returned
 from orgthink.grammar.toolcall import CallStatus, ToolCall
 from orgthink.organizations.tool_rounds import Rounds
 from orgthink.tools.schema import Parameters
-from orgthink.util.threads import Threads, in_thread
+from orgthink.util.threads import in_thread
 
 pytestmark = pytest.mark.thorough
 
@@ -26,8 +26,6 @@ SMALL = "What is kept of a program's output for votes to come is of one size, ho
 
 @each(
     Attack("64 programs under test that sleep", FREE, "names of servers are found", lambda wait: in_thread(wait)),
-    Attack("64 checks by a stranger's schema that take their time", FREE, "names of servers are found",
-           lambda wait: Parameters({}, lambda _: (wait(), [])[1:] * 2, queue=Threads(1)).judge({})),
 )  # fmt: skip
 async def test_long_work(attack: Attack) -> None:
     over = threading.Event()

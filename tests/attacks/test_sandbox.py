@@ -157,10 +157,10 @@ def test_a_killed_host(attack, outside):
     program = HOST.format(code=code)
     run, environment = ([sys.executable, "-c", program], None) if who == "as root" else command(program)
     host = subprocess.Popen(run, env=environment)
-    while sum(b"/code.py" in line and b"bwrap" not in line for line in map(_command, limits.family(host.pid))) < 3:
+    while sum(b"/code.py" in line and b"bwrap" not in line for line in map(_command, family(host.pid))) < 3:
         assert host.poll() is None
         time.sleep(0.01)
-    below = [pid for pid in limits.family(host.pid) if pid != host.pid]
+    below = [pid for pid in family(host.pid) if pid != host.pid]
     host.kill()
     host.wait()
     start = time.monotonic()
@@ -173,6 +173,11 @@ def test_a_killed_host(attack, outside):
     for pid in children():  # adopted, and dead
         os.waitpid(pid, 0)
     outside.untouched()
+
+
+def family(pid: int) -> list[int]:
+    """A process and all its descendants."""
+    return [pid, *(one for child in limits.children(pid) for one in family(child))]
 
 
 def _command(pid: int) -> bytes:

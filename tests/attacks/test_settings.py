@@ -58,10 +58,10 @@ def test_a_setting_that_cannot_be(attack: Attack) -> None:
 
 
 PLUG_IN = """
-from orgthink.tools.agents import no_parameters
+from orgthink.tools.schema import Parameters
 
 class Free:
-    name, description, cost, parameters = "free", "Free.", float("nan"), no_parameters()
+    name, description, cost, parameters = "free", "Free.", float("nan"), Parameters.from_schema({})
 
     async def work(self, agent, arguments, desk):
         return ""

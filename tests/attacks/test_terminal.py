@@ -455,7 +455,6 @@ def test_a_long_complaint(attack: Attack, capfd: pytest.CaptureFixture[str]) -> 
         {
             "orgthink/terminal.py",
             "orgthink/tools/harness.py",
-            "orgthink/tools/line_limit.py",
             "orgthink/episode_json.py",
         },
     )

@@ -142,7 +142,7 @@ def test_what_they_take_is_told_and_checked():
     subtask, model = parameters.schema["properties"]["subtask"], parameters.schema["properties"]["model_id"]
     assert (subtask["type"], subtask["default"], model["enum"], model["default"]) == ("string", "", ["b", "a"], "b")
     assert subtask["description"] and model["description"] and "required" not in parameters.schema
-    assert parameters.check({}) == {"subtask": "", "model_id": "b"}
+    assert parameters.check({}) == {}
     for wrong in ({"model_id": "c"}, {"subtask": 3}, {"task": "x"}, {"subtask": None}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             parameters.check(wrong)
@@ -309,13 +309,6 @@ async def plan(day: date, steps: tuple[int, int]) -> str:
 
 def test_a_function_gets_what_its_type_hints_say():
     assert called(FunctionTool(plan), [], day="2024-02-29", steps=[1, 2])[:2] == ("OK", "2024 3")
-
-
-def test_a_program_may_handle_the_marks_of_thinking():
-    program = 'print("a<think>b</think>".split("<think>"))'
-    assert code_in(f"<code>{program}</code>") == program
-    assert code_in("<think> I put it in <code>. </think> <code>2</code>") == "2"
-    assert code_in(f"<think> <code>{program}</code>") is None
 
 
 @pytest.mark.parametrize("language", ["python", "Python", "python3", "py", ""])

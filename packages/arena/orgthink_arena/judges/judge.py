@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from orgthink.tools import bubblewrap, limits
 from orgthink.tools.limits import Cgroup
 from orgthink.tools.python import ending
-from orgthink.tools.sandbox import KERNEL_MB, LOOK
+from orgthink.tools.sandbox import KERNEL_MB
 from orgthink.util.errors import ToolError
 from orgthink.util.terminal import excerpt
 from orgthink.util.threads import given_up
@@ -25,6 +25,8 @@ from orgthink_arena.judges import harness
 
 START = 30.0
 """Seconds for a sandbox to begin, and for what lies between its tests."""
+LOOK = 0.1
+"""Seconds between two checks of the memory and of cancellation."""
 PROCESSES, FILE_MB = 16, 64
 """Processes and threads of a program at once; MiB of all its files together."""
 
@@ -121,7 +123,7 @@ class _Sandbox:
                 with bubblewrap.readable(program.source.encode(errors="surrogatepass")) as file:
                     socket.send_fds(self.control, [f"={program.function or ''}".encode()], [file])
                 return
-        limits.end(self.process)
+        limits.end(self.process.pid)
         assert self.process.stdout is not None
         printed = self.process.stdout.read(1 << 16).decode(errors="replace")
         raise ToolError(f"the sandbox did not start: {excerpt(printed, 200) or 'it said nothing'}")
@@ -155,7 +157,7 @@ class _Sandbox:
         while (now := time.monotonic()) < deadline:
             if now >= look:
                 require_waiting()
-                if self._too_much():
+                if self._out_of_memory():
                     return self._memory()
                 look = now + LOOK
             ready = {found for found, _ in poll.poll(max(0.0, min(deadline, look) - now) * 1000)}
@@ -199,12 +201,6 @@ class _Sandbox:
     def _memory(self) -> str:
         return f"stopped: all its processes held more than {self.limits.memory_mb} MiB"
 
-    def _too_much(self) -> bool:
-        if self.group is not None:
-            return self.group.out_of_memory()
-        pid = self.process.pid
-        return limits.memory(pid) + limits.hidden(pid) > self.limits.memory_mb << 20
-
 
 @contextmanager
 def _place() -> Generator[None]:
@@ -235,7 +231,7 @@ def _started(most: bubblewrap.SandboxLimits, group: Cgroup | None, control: sock
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Leave nothing of it."""
     if process.poll() is None:
-        limits.end(process)
+        limits.end(process.pid)
     process.wait()
     if process.stdout is not None:
         process.stdout.close()

@@ -227,7 +227,7 @@ class GraphRun:
         """Call a tool."""
         tool, desk = self.tools[node.tool], Desk(self.session, problem, self._no_prompt, {})
         try:
-            arguments = await tool.parameters.judge(self.arguments(tool, node, known, problem))
+            arguments = tool.parameters.check(self.arguments(tool, node, known, problem))
         except ValueError as error:
             return failed_output(str(error), CallStatus.PARSE_ERR)
         result = Result("", error="budget")
