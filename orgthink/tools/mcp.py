@@ -34,7 +34,6 @@ from orgthink.util.errors import ToolError, UserError, require_at_least
 from orgthink.util.redaction import conceal_proxies, longest, redact, redact_foreign
 from orgthink.util.secrets import command_words, expand
 from orgthink.util.terminal import MOST_QUOTED, excerpt, reason
-from orgthink.util.threads import Threads
 
 try:
     from mcp import Client, MCPError, StdioServerParameters, stdio_client
