@@ -29,7 +29,7 @@ locked = $(PYTHON) -m venv $(1) && $(INSTALL) --python $(1)/bin/python --no-deps
 torch = $(INSTALL) --python $(1)/bin/python $(TORCH) -r requirements/torch.txt
 ours = $(INSTALL) --python $(1)/bin/python --no-deps $(2)
 
-# OpenMP threads that spin at barriers cost a factor of ten on a shared machine (orgthink/threads.py).
+# OpenMP threads that spin at barriers cost a factor of ten on a shared machine (orgthink/util/threads.py).
 export OMP_WAIT_POLICY ?= passive
 export HF_HUB_OFFLINE ?= 1
 

@@ -1,8 +1,8 @@
 """Compares learning on verl with the embedded trainer: `python -m benchmarks.verl_learning`.
 
 Both train AsyncThink for a few steps with the same recipe, seed and problems. Then the initial model and the two
-trained models attempt the same problems, sampled as in training. The table goes into docs/scale.md. Run it with
-verl's environment and the settings of `make test-verl`.
+trained models attempt the same problems, sampled as in training. Run it with verl's environment
+and the settings of `make test-verl`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import tyro
 
-from benchmarks.scale_page import cluster, conditions, write
+from benchmarks.verl_cluster import cluster, conditions
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.evaluate.grading import grade
 from orgthink.evaluate.plan import distinct
@@ -163,7 +163,7 @@ def main(budget: Budget = Budget()) -> None:
     with tempfile.TemporaryDirectory() as folder, cluster() as placement:
         before = rewards(budget, model_folder(budget.job().model))
         runs = both(budget, Path(folder), placement)
-    write("learning", f"{table(before, runs)}\n\n{caption(budget)} {conditions('benchmarks.verl_learning')}")
+    print(f"{table(before, runs)}\n\n{caption(budget)} {conditions('benchmarks.verl_learning')}", flush=True)
     if not all(rises(before, learned) for learned in runs.values()):
         sys.exit("the reward does not rise on both")
     if not overlap(runs["embedded"].reward, runs["verl"].reward):

@@ -1,7 +1,7 @@
 """Cost of our code in a step on verl, from a profile of real steps: `python -m benchmarks.verl_step`.
 
-Each algorithm trains the pocket model for a few steps with verl's own trainer on a CPU. The table goes into
-docs/scale.md. Run it with verl's environment and the settings of `make test-verl`, while no other run uses Ray.
+Each algorithm trains the pocket model for a few steps with verl's own trainer on a CPU. Run it with verl's environment
+and the settings of `make test-verl`, while no other run uses Ray.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import tyro
 
-from benchmarks.scale_page import cluster, conditions, write
+from benchmarks.verl_cluster import cluster, conditions
 from orgthink.training.cluster.verl.launch import run
 from orgthink.training.cluster.verl.nodes import Placement
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start
@@ -135,7 +135,7 @@ def main(steps: int = 3) -> None:
         found = [measured(name, steps, placement, Path(folder)) for name in JOBS]
     jobs = "; ".join(f"{name}: `{' '.join([recipe, *changes])}`" for name, (recipe, changes) in JOBS.items())
     caption = f"Means of {steps} steps after the first, each with a checkpoint. {jobs}, seed 0, on a CPU."
-    write("step", f"{table(found)}\n\n{caption} {conditions('benchmarks.verl_step')}")
+    print(f"{table(found)}\n\n{caption} {conditions('benchmarks.verl_step')}", flush=True)
 
 
 if __name__ == "__main__":

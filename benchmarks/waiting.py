@@ -1,6 +1,6 @@
 """More episodes than slots: how long an episode takes on average, while all together take as long as ever.
 
-Agents that go on after a join are served before those that begin (`orgthink/engines/local/waiting.py`; in vLLM by
+Agents that go on after a join are served before those that begin (`orgthink/engines/local/`; in vLLM by
 priority).
 """
 

@@ -61,7 +61,7 @@ class ExportProblems:
 
 @dataclass(frozen=True)
 class ExportRows:
-    """Write the rows that a recipe makes of an evaluation's episodes, for another trainer (docs/row_formats.md).
+    """Write the rows that a recipe makes of an evaluation's episodes, for another trainer (docs/rows.md).
 
     One JSON object a line for each row.
     """

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 class Size:
     """Estimate memory, tokens and seconds of a training step on GPUs, and whether it fits. Nothing is run.
 
-    Every budget of the recipe counts in full; `--assume sampled=700` overrides it. docs/scale.md has the assumptions of
-    the formulas. Launches of kernels are not counted: a step of few short rows takes several times as long.
+    Every budget of the recipe counts in full; `--assume sampled=700` overrides it. The docstrings of
+    orgthink/training/cluster/sizing have the formulas. Launches of kernels are not counted: a step of few short rows
+    takes several times as long.
     """
 
     what: Annotated[Positional[str], arg(metavar="RECIPE_OR_MODEL")]

@@ -49,7 +49,7 @@ class Train:
     device: str = "auto"
     """`cpu`, `cuda`, or `auto`."""
     backend: Literal["embedded", "verl"] = "embedded"
-    """`embedded` trains in this process; `verl` on a cluster (docs/scale.md)."""
+    """`embedded` trains in this process; `verl` on a cluster (docs/your_gpus.md)."""
     cluster: Annotated[tuple[str, ...], arg(metavar="SETTING=VALUE")] = ()
     """Settings of the cluster for verl, such as nodes=2 gpus=8 tensor_parallel=2 address=HOST:6379; other
     settings are verl's own."""

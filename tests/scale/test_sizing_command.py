@@ -1,4 +1,4 @@
-"""`orgthink size`: plans of recipes, assumptions, bad input, and what docs/scale.md says of it."""
+"""`orgthink size`: plans of recipes, assumptions, bad input, and what docs/your_gpus.md says about it."""
 
 import shlex
 

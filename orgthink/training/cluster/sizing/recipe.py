@@ -75,7 +75,7 @@ def embedded_setup(job: Job | None) -> Setup:
 
 
 def verl_setup(job: Job | None, config: Mapping[str, Any]) -> Setup:
-    """The settings of `orgthink train --backend verl` on GPUs (orgthink/scale/verl/launch.py), and the defaults of verl
+    """The settings of `orgthink train --backend verl` on GPUs (`cluster/verl/launch.py`), and the defaults of verl
     0.9.1: float32 weights, bfloat16 arithmetic, checkpoints, no offloading. vLLM has half of the memory and sleeps
     during training. A pack holds the longest possible row.
     """

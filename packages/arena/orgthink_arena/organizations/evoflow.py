@@ -1,7 +1,7 @@
 """EvoFlow (Zhang et al., 2025; a static baseline of section 4.4 of ParaManager): a population of workflows, one of
 which a question picks by its tags.
 
-`orgthink/baselines/evoflow.py` evolves the population. The paper's tags are written by a model; here they are the name
+The recipe `evoflow` evolves the population. The paper's tags are written by a model; here they are the name
 of the task and the words of the question, and what a workflow is good for is what it solved of the training problems
 whose tags are most like those of the question.
 """

@@ -36,7 +36,7 @@ class Workflow(GraphSettings):
     """Agents and tools work in the order that a graph fixes beforehand."""
 
     graph: AnyGraph = field(default_factory=lambda: ALONE)
-    """The workflow, or the JSON file that holds it; docs/baselines.md has the format."""
+    """The workflow, or the JSON file that holds it; docs/arena.md has the format."""
     name: str = "workflow"
 
     def __post_init__(self) -> None:

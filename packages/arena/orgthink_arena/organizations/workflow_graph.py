@@ -7,7 +7,7 @@
 A template is a text in which `{draft}` stands for the output of the node `draft`, `{draft.answer}` for the answer in
 it, and so on (`VIEWS`). `{question}`, `{query}`, `{instruction}` and `{task}` are the problem's, `{part}` is the part
 that a map works on, `{last}` the output of a loop's last round. Other braces are plain text. `workflow_json` reads and
-checks graphs, `workflow` runs them; docs/baselines.md describes the format.
+checks graphs, `workflow` runs them; docs/arena.md describes the format.
 """
 
 from __future__ import annotations

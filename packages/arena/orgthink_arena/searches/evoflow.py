@@ -4,7 +4,7 @@ training problems, and is frozen.
     a training problem's tags → parents that fit them → crossover → mutation → evaluation → the worst of a niche leaves
 
 Unlike in the paper no model writes the tags, crosses or mutates: tags are words and accuracies by tag
-(`orgthink/organizations/evoflow.py`), and the `mutator` changes graphs. An operator is a node of a graph, so that
+(`orgthink_arena/organizations/evoflow.py`), and the `mutator` changes graphs. An operator is a node of a graph, so that
 mutations of operators are those of its kinds of nodes; temperatures belong to the members of the pool, not to a node.
 A whole generation of children is made and evaluated at once, not one child a query.
 """

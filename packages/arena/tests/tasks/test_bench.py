@@ -284,9 +284,6 @@ def test_countdown_uses_every_number_once(answer, right, tmp_path):
     assert task_named("bench:countdown-3to4").grade(problem, answer).all_correct == right
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "named_benchmarks.md"
-
-
 def test_a_record_that_names_code_as_its_benchmark_has_no_task(tmp_path: Path) -> None:
     file = tmp_path / "evil.py"
     file.write_text("raise SystemExit('it ran')")

@@ -1,4 +1,4 @@
-"""The tables of docs/scale.md that are measured on verl: their places, their conditions, and the Ray cluster."""
+"""What the benchmarks of verl share: the conditions of a measurement, and the Ray cluster."""
 
 from __future__ import annotations
 
@@ -9,22 +9,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
-from pathlib import Path
 
-from experiments.shared.conditions import hardware
-from experiments.shared.readme import fill
-
-from orgthink.record.provenance import commit
+from orgthink.record.provenance import commit, hardware
 from orgthink.training.cluster.verl.nodes import Placement
-from orgthink.util.files import write_whole
-
-PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
-
-
-def write(name: str, block: str) -> None:
-    """Put a block between its markers. UserError if the page has no markers of that name."""
-    write_whole(PAGE, fill(PAGE.read_text(), {name: block}).encode())
-    print(f"{block}\n\n{PAGE.name}: {name} is written", flush=True)
 
 
 def conditions(module: str) -> str:
