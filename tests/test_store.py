@@ -322,31 +322,6 @@ def test_on_a_full_disk_what_was_written_stays_whole(tmp_path: Path):
     assert len(list(folder.episodes())) == 6
 
 
-def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    folder = new(tmp_path / "run")
-    folder.write_json("summary.json", {"a": 1})
-    before = sorted(tmp_path.rglob("*"))
-
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        folder.write_json("summary.json", {"a": 2})
-    assert json.loads((folder.path / "summary.json").read_text()) == {"a": 1}
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_what_takes_time_comes_before_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed() -> dict[str, object]:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(store, "provenance", killed)
-    with pytest.raises(KeyboardInterrupt):
-        RunFolder.create(tmp_path / "run", "eval", {})
-    assert not (tmp_path / "run").exists()
-
-
 def test_runs_of_one_second_have_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a loop over `orgthink.evaluate`."""
     monkeypatch.chdir(tmp_path)

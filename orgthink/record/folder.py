@@ -34,7 +34,6 @@ from orgthink.util.files import (
     open_to_append,
     open_to_read,
     read_whole,
-    require_lock,
     require_unmoved,
     whole_lines,
     write_whole,
@@ -97,16 +96,16 @@ class Journal:
 
     def append(self, *episodes: Episode) -> None:
         """Write episodes to the disk. If it fails, nothing is added: OSError for the disk, ValueError for an episode
-        that cannot be read again, UserError if the lock is gone."""
-        require_lock(self._folder)
+        that cannot be read again, UserError if the folder was moved."""
+        require_unmoved(self._folder)
         append(self._file, b"".join(map(line_of, episodes)))
         for watch in self._watchers:
             for episode in episodes:
                 watch(episode)
 
     def log(self, **numbers: Any) -> None:
-        """Add a line of numbers to metrics.jsonl. UserError if the lock is gone."""
-        require_lock(self._folder)
+        """Add a line of numbers to metrics.jsonl. UserError if the folder was moved."""
+        require_unmoved(self._folder)
         ids = {name: each for name, each in numbers.items() if name == "episode"}
         append(self._metrics, json.dumps(redact_values(numbers) | ids).encode() + b"\n")
 

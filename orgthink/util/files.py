@@ -83,14 +83,6 @@ def require_unmoved(folder: Path) -> None:
         link = above if above.is_symlink() else link
 
 
-def require_lock(folder: Path) -> None:
-    """UserError if the lock file of a locked folder is gone: the lock no longer excludes writers."""
-    held = _HELD.get(Path(os.path.abspath(folder)))
-    if held is not None and os.fstat(held).st_nlink == 0:
-        why = "was removed, and another process may write to the folder"
-        raise UserError(f"{folder / LOCK} {why}: continue with --resume")
-
-
 def _identity(file: Path | int) -> tuple[int, int] | None:
     """Device and inode; `None` without such a file."""
     try:
@@ -194,9 +186,6 @@ def _opened(file: Path, mode: str, flags: int = 0) -> BinaryIO:
         found = os.fstat(handle)
         try:
             _require_file(path, found)
-            if flags & os.O_NOFOLLOW and stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
-                way_out = "copy the file, and put the copy in its place"
-                raise UserError(f"{path} is a hard link; {way_out}")
         except UserError:
             os.close(handle)
             raise

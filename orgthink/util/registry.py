@@ -13,11 +13,9 @@ A class, an instance or a factory without parameters is accepted wherever a name
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
 import inspect
-import os
 import sys
 import traceback
 from collections import defaultdict
@@ -213,18 +211,10 @@ def _place(error: BaseException) -> str:
 
 
 def _defined(module: ModuleType) -> list[str]:
-    """Public names that the source of a module defines, without imported ones; empty without a source."""
-    try:
-        tree = ast.parse(Path(module.__file__ or os.devnull).read_bytes())
-    except (OSError, ValueError, SyntaxError):  # it is compiled, or in an archive
-        return []
-    found: list[str] = []
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            found.append(node.name)
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        found += [target.id for target in targets if isinstance(target, ast.Name)]
-    return [name for name in found if name[0] != "_"]
+    """Public names of a module, without imported ones."""
+    own = module.__name__
+    found = ((name, getattr(each, "__module__", own)) for name, each in vars(module).items())
+    return [name for name, where in found if name[0] != "_" and where == own]
 
 
 @cache

@@ -11,7 +11,7 @@ from attacks.test_secrets import PASSWORD, hides
 from small import TASK_OF_THREE
 
 from orgthink.cli import main
-from orgthink.util import redaction, secrets
+from orgthink.util import redaction
 
 pytestmark = pytest.mark.thorough
 
@@ -25,7 +25,6 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 def plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Neither a proxy nor a key is in the environment, and nothing is hidden yet."""
     monkeypatch.setattr(redaction, "_forms", ())
-    monkeypatch.setattr(secrets, "_given", {})
     for name in (*PROXIES, *map(str.lower, PROXIES), "OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -40,14 +39,6 @@ def evaluated_at(url: str, *options: str) -> int:
 @each(
     Attack("a URL with port 99999", ADDRESS, LINE, "http://127.0.0.1:99999/v1"),
     Attack("a URL with port −1", ADDRESS, LINE, "http://127.0.0.1:-1/v1"),
-    Attack("a URL with a label of 70 letters", ADDRESS, LINE, f"http://{'a' * 70}/v1"),
-    Attack("a URL with an empty label", ADDRESS, LINE, "http://a..b/v1"),
-    Attack("a URL with NUL for a host", ADDRESS, LINE, "http://%00/v1"),
-    Attack("a URL of a dot", ADDRESS, LINE, "http://./v1"),
-    Attack("a password with a space", STORED, LINE, f"http://me:one {PASSWORD}@127.0.0.1:1/v1"),
-    Attack("a password with a no-break space", STORED, LINE, f"http://me:{PASSWORD}\u00a0two@127.0.0.1:1/v1"),
-    Attack("a password before a path with a space", STORED, LINE, f"http://me:{PASSWORD}@127.0.0.1:1/my path"),
-    Attack("a key with a space in a query", STORED, LINE, f"http://127.0.0.1:1/v1?key=one {PASSWORD}"),
     Attack("a URL that ends in a space", STORED, LINE, f"http://me:{PASSWORD}@127.0.0.1:1/v1 "),
 )
 def test_an_address(attack: Attack, capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,7 +53,6 @@ PROXY = "A proxy that cannot be used is one line that names its variable, and no
 @each(
     Attack("the environment names a SOCKS proxy", PROXY, LINE, ("ALL_PROXY", "socks5://127.0.0.1:1")),
     Attack("a SOCKS proxy with a login", PROXY, LINE, ("HTTP_PROXY", f"socks5h://me:{PASSWORD}@127.0.0.1:1")),
-    Attack("a proxy with a control character", PROXY, LINE, ("HTTP_PROXY", f"http://me:{PASSWORD}@a\x01b:3")),
     Attack("a proxy of FTP", PROXY, LINE, ("HTTP_PROXY", f"ftp://me:{PASSWORD}@127.0.0.1:1")),
 )
 def test_a_proxy_that_is_none(

@@ -98,43 +98,12 @@ async def test_a_server_repeats_half_a_password(attack: Attack, caplog: pytest.L
 
 
 @each(
-    Attack("a retriever repeats a secret of two lines, which its passage joins", WHOLE, GONE,
-           "zebra-quill \n  battery-staple"),
-)  # fmt: skip
-async def test_a_secret_that_is_joined(attack: Attack) -> None:
-    redaction.conceal(attack.given)
-    with answering(json.dumps({"result": [[{"document": {"contents": attack.given}, "score": 1}]]}).encode()) as port:
-        text = await searched(f"http://127.0.0.1:{port}")
-    assert hides(text) and "quill" not in text
-
-
-@each(
     Attack("the login of a proxy, where an MCP server is reached by a URL", WHOLE, GONE, opened),
 )  # fmt: skip
 async def test_the_login_of_a_proxy(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ftp_proxy", f"http://me:{KEY}@h")  # which is not used here
     await attack.given("http://127.0.0.1:1")
     assert hides(redaction.redact(f"it is {KEY}"))
-
-
-@each(
-    Attack("an MCP server's error names a secret beside data that nest too deep to be searched", WHOLE, GONE, 100_000),
-)  # fmt: skip
-def test_an_error_beside_deep_data(attack: Attack) -> None:
-    pytest.importorskip("mcp")
-    from mcp.shared.message import SessionMessage
-    from mcp.types import ErrorData
-
-    from orgthink.tools import mcp
-
-    data: list[object] = []
-    for _ in range(attack.given):
-        data = [data]
-    redaction.conceal(KEY)
-    error = mcp.JSONRPCError.model_construct(id=1, error=ErrorData(code=1, message=f"no {KEY}", data=data))
-    assert mcp._without_secrets(SessionMessage(error)).message.error.message == "no …"
-    while data:  # freed level by level
-        data = data.pop()  # type: ignore[assignment]
 
 
 @contextmanager

@@ -20,17 +20,15 @@ from orgthink.engines.engine import Context, EngineError
 from orgthink.evaluate.plan import Evaluation
 from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.organizations.sequential import Sequential
-from orgthink.record.episode import CancelSource, Episode, Message, Origin, Problem, Sampling, Span, StopReason, Trace
+from orgthink.record.episode import Episode, Message, Problem, Sampling
 from orgthink.record.episode_json import dump, load
-from orgthink.record.folder import LONGEST_TRACEBACK, RunFolder
+from orgthink.record.folder import RunFolder
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.tools.sandbox_fusion import SandboxFusion
 from orgthink.tools.search import RetrieverClient
-from orgthink.training.coldstart.pairs import pairs_of, read_pairs
-from orgthink.training.coldstart.pairs import write as write_pairs
 from orgthink.util import redaction, secrets
-from orgthink.util.errors import Failure, ToolError, UserError
+from orgthink.util.errors import ToolError, UserError
 from orgthink.util.http import HttpClient, RetryPolicy, server_url
 
 KEY = "sk-ver/y+secret-0123456789"
@@ -50,37 +48,6 @@ def hides(text: str, secret: str = KEY) -> bool:
     return secret[:6] not in text and secret[-6:] not in text
 
 
-def typed_as(content_type: str):
-    async def play(exchange: Exchange) -> None:
-        await exchange.reply(200, "x", Content_Type=content_type)
-
-    return play
-
-
-def raw(text: str):
-    """A response as bytes, however malformed, and the end of the connection."""
-
-    async def play(exchange: Exchange) -> None:
-        exchange._writer.write(text.encode())
-        await exchange._writer.drain()
-        exchange.cut()
-
-    return play
-
-
-async def in_small_parts(exchange: Exchange) -> None:
-    await exchange.begin()
-    text = f"data: {json.dumps({'error': {'message': f'no {KEY}'}})}\n\n".encode()
-    for byte in text:
-        exchange._writer.write(b"1\r\n" + bytes([byte]) + b"\r\n")
-        await exchange._writer.drain()
-    await exchange.end()
-
-
-def finish(reason: str) -> str:
-    return json.dumps({"choices": [{"delta": {"content": "a"}, "finish_reason": reason}]})
-
-
 MESSAGES = "The key stands in no message, whoever repeats it, and not by half"
 LINE = "one line with … in its place"
 
@@ -88,24 +55,6 @@ LINE = "one line with … in its place"
 @each(
     Attack("a stream's error repeats the key", MESSAGES, LINE, sends(json.dumps({"error": {"message": KEY}}))),
     Attack("an error without a message repeats the key", MESSAGES, LINE, sends(json.dumps({"error": {"key": KEY}}))),
-    Attack("a content type repeats the key", MESSAGES, LINE, typed_as(f"text/{KEY}")),
-    Attack("a finish reason repeats the key", MESSAGES, LINE, sends(finish(KEY))),
-    Attack("an event that is no JSON repeats the key", MESSAGES, LINE, sends(f"Bearer {KEY}")),
-    Attack("the 80th character of a bad event lies within the key", MESSAGES, LINE, sends("x" * 70 + KEY)),
-    Attack("the 300th character of an error lies within the key", MESSAGES, LINE, answers(500, "x" * 290 + KEY)),
-    Attack("a refusal repeats the key", MESSAGES, LINE, answers(400, f"for {KEY}: no")),
-    Attack("a refused key is repeated", MESSAGES, LINE, answers(401, f"Authorization: Bearer {KEY}")),
-    Attack("a spent quota names the key", MESSAGES, LINE, answers(402, f"{KEY} is spent")),
-    Attack("an error holds the percent-encoded key", MESSAGES, LINE, answers(500, quote(KEY, safe=""))),
-    Attack("an error holds the key in base64", MESSAGES, LINE, answers(500, base64.b64encode(KEY.encode()).decode())),
-    Attack("an error spells the key as JSON within JSON", MESSAGES, LINE, answers(500, json.dumps({"k": KEY}))),
-    Attack("the key comes one byte a chunk", MESSAGES, LINE, in_small_parts),
-    Attack("an error is the key a thousand times", MESSAGES, LINE, answers(500, KEY * 1000)),
-    Attack("an error puts the key between markup", MESSAGES, LINE, answers(500, f"<b>{KEY}</b>")),
-    Attack(
-        "a malformed header repeats the key", MESSAGES, LINE, raw(f"HTTP/1.1 200 OK\r\nAuthorization {KEY}\r\n\r\n")
-    ),
-    Attack("a status line is the key", MESSAGES, LINE, raw(f"{KEY}\r\n\r\n")),
     Attack(
         "a redirect points to a URL with the key",
         MESSAGES,
@@ -159,8 +108,6 @@ PASSWORDS = "A password in a URL stands in no message, in no form that HTTP give
 @each(
     Attack("a server echoes the login of its URL", PASSWORDS, LINE, (decodes, f"me:{PASSWORD}@")),
     Attack("a server echoes a login without a password", PASSWORDS, LINE, (decodes, f"{PASSWORD}@")),
-    Attack("a server echoes a login with an encoded password", PASSWORDS, LINE, (decodes, f"me:{PASSWORD}%2F%40@")),
-    Attack("a retriever echoes the login of its URL", PASSWORDS, LINE, (retrieves, f"me:{PASSWORD}@")),
     Attack("a sandbox echoes the login of its URL", PASSWORDS, LINE, (runs_code, f"me:{PASSWORD}@")),
 )
 async def test_a_server_echoes_a_login(attack: Attack) -> None:
@@ -176,28 +123,12 @@ async def test_a_server_echoes_a_login(attack: Attack) -> None:
 """A secret of which each client of HTTP percent-encodes other characters."""
 
 
-SENT = "Space around a key, as a file or a shell leaves it there, does not count"
 REFUSED_KEY = "A key that no header can hold is refused before it is sent, without being shown"
-
-
-@each(
-    Attack("a key that ends in a newline", SENT, "the key is sent without it", f"{KEY}\n"),
-    Attack("a key that ends in a carriage return and a newline", SENT, "the key is sent without them", f"{KEY}\r\n"),
-    Attack("a key between spaces and a tab", SENT, "the key is sent without them", f" {KEY}\t "),
-)
-async def test_space_around_a_key(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", attack.given)
-    async with loopback() as server:
-        server.key = KEY
-        await (await EndpointEngine.open(server.url, MODEL, retry_policy=ONCE)).aclose()
 
 
 @each(
     Attack("a key with a header behind a line break", REFUSED_KEY, "exit code 2", f"{KEY}\r\nX-Evil: 1"),
     Attack("a key with a NUL", REFUSED_KEY, "exit code 2", f"{KEY}\0x"),
-    Attack("a key with a zero-width space", REFUSED_KEY, "exit code 2", f"{KEY}\u200bx"),
-    Attack("a key with a letter beyond ASCII", REFUSED_KEY, "exit code 2", f"{KEY}é"),
-    Attack("two keys on one line", REFUSED_KEY, "exit code 2", f"{KEY} {KEY}"),
     Attack("a key with an escape sequence", REFUSED_KEY, "exit code 2", f"\x1b[31m{KEY}"),
 )
 def test_a_key_that_no_header_holds(
@@ -212,25 +143,6 @@ def test_a_key_that_no_header_holds(
     assert main(["run", "x", "--url", "http://127.0.0.1:9/v1", "--model", "m"]) == 2
     out, err = capsys.readouterr()
     assert "the key holds a character" in err and err.count("\n") == 1 and hides(out + err)
-
-
-@each(
-    Attack("a server calls its models by the key", MESSAGES, LINE, [{"id": KEY}, {"id": f"{KEY}-2"}]),
-    Attack("a server has the key as a part of a model's name", MESSAGES, LINE, [{"id": f"a/{KEY}/b"}, {"id": "c"}]),
-)
-async def test_the_key_is_a_model(attack: Attack) -> None:
-    async def lists(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        body = json.dumps({"data": attack.given}).encode()
-        writer.write(b"HTTP/1.1 200 x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        await writer.drain()
-
-    async with await asyncio.start_server(lists, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        with pytest.raises(EngineError, match="name a model") as caught:
-            await EndpointEngine.open(f"http://127.0.0.1:{port}", api_key=KEY, retry_policy=ONCE)
-        server.close()
-    assert hides(str(caught.value))
 
 
 RECORDED = "No record holds the key, though a model or an error said it"
@@ -257,7 +169,6 @@ async def key_in_pieces(exchange: Exchange) -> None:
 @each(
     Attack("a model says the key", RECORDED, "… in the record", says(f"it is {KEY} , said I")),
     Attack("a model says the key one character an event", RECORDED, "… in the record", key_in_pieces),
-    Attack("a stream breaks with the key as its error", RECORDED, "… in the record", answers(400, KEY)),
     Attack(
         "a model says the key in base64", RECORDED, "… in the record", says(base64.b64encode(KEY.encode()).decode())
     ),
@@ -267,29 +178,6 @@ async def test_the_key_in_a_record(attack: Attack, tmp_path: Path) -> None:
     line = dump(episode)
     assert hides(line.decode()) and base64.b64encode(KEY.encode())[:16] not in line
     assert "…" in line.decode() and load(line).id == episode.id
-
-
-@each(
-    Attack(
-        "a placeholder such as EMPTY is the key",
-        "A text with fewer than 8 characters is no secret: it would be blotted out of every text",
-        "messages stay readable",
-        "EMPTY",
-    )
-)
-def test_a_placeholder_as_key(attack: Attack) -> None:
-    HttpClient(server_url("http://host"), failure=ToolError, key=attack.given)
-    assert str(Failure("EMPTY answer")) == "EMPTY answer"
-
-
-@each(
-    Attack("a folder is given by name, as ${HOME}", "What is a place on this machine is no secret",
-           "the text stays", "ORGTHINK_TEST"),
-)  # fmt: skip
-def test_a_folder_by_name(attack: Attack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(attack.given, str(tmp_path))
-    secrets.command_words(f"server ${{{attack.given}}}/x")
-    assert redaction.redact(str(tmp_path)) == str(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -384,72 +272,12 @@ async def test_a_password_by_name(attack: Attack, monkeypatch: pytest.MonkeyPatc
     assert got == f"Basic {base64.b64encode(f'me:{PASSWORD}'.encode()).decode()}"
 
 
-def lists(name: str):
-    """What a server does that has one model, of this name."""
-
-    async def play(exchange: Exchange) -> None:
-        await exchange.reply(200, {"data": [{"id": name}]})
-
-    return play
-
-
-STRUCTURE = "Only texts of a record are searched for secrets: its ids and the words of its format stay"
-
-
-@each(
-    Attack("a secret is the id of a problem", STRUCTURE, "the record is whole", "p-0123456789"),
-    Attack("a secret is the id of an episode", STRUCTURE, "the record is whole", "p-0123456789|sequential|0"),
-    Attack("a secret is the name of an organization", STRUCTURE, "the record is whole", "sequential"),
-    Attack("a secret is an origin", STRUCTURE, "the record is whole", "injected"),
-    Attack("a secret is a kind of stop", STRUCTURE, "the record is whole", "cancelled"),
-    Attack("a secret is a role of a message", STRUCTURE, "the record is whole", "assistant"),
-)
-def test_the_structure_of_a_record(attack: Attack, tmp_path: Path) -> None:
-    said = f"so {attack.given} it is"
-    spans = (Span(Origin.PROMPT, "?", 1), Span(Origin.INJECTED, said, 5), Span(Origin.SAMPLED, said, 5))
-    trace = Trace("0", "solver", None, spans, stop=StopReason.CANCELLED, cancel=CancelSource.SYSTEM)
-    problem = Problem("p-0123456789", "countdown", said, history=(Message("assistant", said),), data={"is": [said]})
-    episode = Episode(f"{problem.id}|sequential|0", problem, "sequential", 1, (trace,), stop=StopReason.CANCELLED)
-    folder = RunFolder.create(tmp_path / "run", "eval", None)
-    redaction.conceal(attack.given)
-    with folder.journal() as journal:
-        journal.append(episode)
-        journal.log(episode=episode.id, said=said)
-    (found,) = folder.episodes()
-    assert (found.id, found.problem.id, found.organization) == (episode.id, problem.id, "sequential")
-    assert [(span.origin, span.text) for span in found.root.spans[1:]] == [(s.origin, "so … it is") for s in spans[1:]]
-    assert found.problem.history == (Message("assistant", "so … it is"),) and found.problem.data == {
-        "is": ["so … it is"]
-    }
-    assert next(folder.metrics()) == {"episode": episode.id, "said": "so … it is"}
-
-
-SHOWN = "A command line with a password is not repeated by what goes wrong with it"
-
-
-@each(
-    Attack("a URL with a password and no such scheme", SHOWN, LINE, ["--url", f"ftp://me:{PASSWORD}@host"]),
-    Attack("a URL with a password and no port", SHOWN, LINE, ["--url", f"http://me:{PASSWORD}@host:port"]),
-    Attack("a URL with a password and nobody there", SHOWN, LINE, ["--url", f"http://me:{PASSWORD}@127.0.0.1:9"]),
-    Attack("a password in an option that is none", SHOWN, LINE, ["--urll", f"http://me:{PASSWORD}@host"]),
-    Attack("a password in a role that is none", SHOWN, LINE, ["--roles", f"no=m@http://me:{PASSWORD}@host"]),
-    Attack("a password in a setting that is none", SHOWN, LINE, ["--set", f"no=http://me:{PASSWORD}@host"]),
-    Attack("a key in the query of a URL that is none", SHOWN, LINE, ["--url", f"http://?key={PASSWORD}"]),
-)
-def test_a_wrong_command_line(attack: Attack, capsys: pytest.CaptureFixture[str]) -> None:
-    url = [] if attack.given[0] == "--url" else ["--url", "http://127.0.0.1:9"]
-    assert main(["run", "x", "--model", "m", *url, *attack.given]) == 2
-    out, err = capsys.readouterr()
-    assert err.count("\n") == 1 and hides(out + err, PASSWORD)
-
-
 TOLD = "What an MCP server does with its token is not repeated"
 
 
 @each(
     Attack("an MCP server fails and prints its token", TOLD, LINE, "sh -c 'echo bad $TOKEN >&2; exit 3'"),
     Attack("an MCP server prints its environment on stdout", TOLD, LINE, "sh -c 'env; exit 3'"),
-    Attack("an MCP command is none", TOLD, LINE, "/no/such/command"),
     Attack("an MCP command ends within a quotation", TOLD, LINE, "sh -c 'env"),
 )
 async def test_an_mcp_server_fails(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -480,39 +308,6 @@ async def test_an_mcp_tool_returns_a_token(attack: Attack, monkeypatch: pytest.M
     echo = tools["echo"]
     assert isinstance(echo, McpTool)
     assert (await echo.call({"text": attack.given})).text == "bearer …\nover"
-
-
-FOREIGN = "What a model's folder says reads nothing of the environment"
-
-
-@each(
-    Attack(
-        "a model's preset sends a secret of the environment to its corpus",
-        FOREIGN,
-        "exit code 2",
-        {"organizations": {"paramanager": {"suite": {"corpus": "http://127.0.0.1:9/?q=${OPENAI_API_KEY}"}}}},
-    ),
-    Attack(
-        "a model's preset sends a secret of the environment to its sandbox",
-        FOREIGN,
-        "exit code 2",
-        {"organizations": {"paramanager": {"suite": {"sandbox": "http://${OPENAI_API_KEY}.example.com"}}}},
-    ),
-    Attack(
-        "a model's preset has a name of the environment for a key",
-        FOREIGN,
-        "exit code 2",
-        {"organizations": {"paramanager": {"pool": {"${HOME}": ""}}}},
-    ),
-)
-def test_a_models_preset(
-    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    (tmp_path / "orgthink.json").write_text(json.dumps(attack.given))
-    assert main(["run", "x", "--model", str(tmp_path), "--organization", "paramanager"]) == 2
-    err = capsys.readouterr().err
-    assert "may not read your secrets" in err and hides(err)
 
 
 FOLLOWED = "A redirect is not followed: nobody gets the key but the server that was named"
@@ -583,46 +378,3 @@ def test_files_of_a_run(attack: Attack, tmp_path: Path, monkeypatch: pytest.Monk
     main(["view", str(out), "--perfetto", str(out / "trace.json")])
     for file in out.iterdir():
         assert hides(file.read_bytes().decode(errors="replace")), file
-
-
-CUT = "A secret is found before text is cut, so that no half of it is left"
-
-
-@each(
-    Attack("a crash's message is cut within the key", CUT, LINE, LONGEST_TRACEBACK),
-    Attack("a crash's message is cut within the key, a little later", CUT, LINE, LONGEST_TRACEBACK - 10),
-)
-def test_a_long_crash(attack: Attack, tmp_path: Path) -> None:
-    redaction.conceal(KEY)
-    folder = RunFolder.create(tmp_path / "run", "eval", Evaluation("absent", {"s": OrganizationSpec("sequential")}, 1))
-    message = KEY + "x" * (attack.given - len(KEY) // 2)
-    with folder.journal() as journal:
-        try:
-            raise RuntimeError(message)
-        except RuntimeError as error:
-            line = journal.crash("e", error)
-    assert hides(line) and hides((folder.path / "crashes.log").read_text())
-
-
-PAIRS = "Pairs for training hold no key, in both of their formats"
-
-
-@each(
-    Attack("a teacher's pair repeats the key, as JSON lines", PAIRS, "… in its place", "pairs.jsonl"),
-    Attack("a teacher's pair repeats the key, as parquet", PAIRS, "… in its place", "pairs.parquet"),
-)
-def test_pairs(attack: Attack, tmp_path: Path) -> None:
-    if attack.given.endswith("parquet"):
-        pytest.importorskip("pyarrow")
-    redaction.conceal(KEY)
-    spans = [
-        Span(Origin.PROMPT, "What?", 1),
-        Span(Origin.SAMPLED, f"{KEY} is", 1),
-        Span(Origin.INJECTED, f" {KEY} now", 1),
-        Span(Origin.SAMPLED, f" and {KEY}", 1),
-    ]
-    episode = Episode("e", Problem("p", "t", "What?"), "o", 2, (Trace("organizer", "organizer", None, tuple(spans)),))
-    write_pairs(tmp_path / attack.given, pairs_of(episode, "m"))
-    first, second = read_pairs(tmp_path / attack.given)
-    assert (first.prompt, first.response) == ("What?", "… is")
-    assert (second.prompt, second.begun, second.response) == ("What?", "… is … now", " and …")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from attacks.catalogue import Attack, each
-from orgthink_arena.rewards.tool_orchestra import ToolOrchestraReward
 
 from orgthink.organizations.sequential import Sequential
 from orgthink.runtime import Limits
@@ -45,9 +44,6 @@ def costing(cost: float) -> list[Callable[[], object]]:
 @each(
     Attack("a capacity of NaN", MADE, SAYS, ("capacity", [lambda: Limits(capacity=NAN)])),  # type: ignore[arg-type]
     Attack("a capacity of 1.5", MADE, SAYS, ("capacity", [lambda: Limits(capacity=1.5)])),  # type: ignore[arg-type]
-    Attack("a preference of NaN", MADE, SAYS, ("search", [lambda: ToolOrchestraReward(preferences={"search": NAN})])),
-    Attack("a preference without bounds", MADE, SAYS, ("a", [lambda: ToolOrchestraReward(preferences={"a": -INF})])),
-    Attack("a tool that costs NaN", BUDGET, SAYS, ("cost", costing(NAN))),
     Attack("a tool that costs less than nothing", BUDGET, SAYS, ("cost", costing(-1.0))),
 )
 def test_a_setting_that_cannot_be(attack: Attack) -> None:
