@@ -12,10 +12,8 @@ from loopback import Exchange, Play, Server, answers, loopback, says, sends
 
 from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.engines.engine import Context, EngineError, EngineUnavailable, FinishReason
-from orgthink.organizations.sequential import Sequential
-from orgthink.record.episode import Message, Origin, Problem, Sampling, Span
-from orgthink.runtime import Backing, Limits, attempt
-from orgthink.util.errors import ErrorKind, RequestRefused
+from orgthink.record.episode import Message, Origin, Sampling, Span
+from orgthink.util.errors import RequestRefused
 from orgthink.util.http import RetryPolicy
 
 QUICK = RetryPolicy(first_delay=0.001)
@@ -138,16 +136,6 @@ async def test_another_failure_as_the_first_event_is_one(code: object) -> None:
         with pytest.raises(EngineError, match="not so"):
             await answer(engine)
         assert len(server.exchanges) == 1
-
-
-async def test_the_pause_that_a_server_asks_for_is_not_the_agents_time() -> None:
-    """A deadline stands still meanwhile, and the record says how long it was."""
-    busy = answers(429, "slow down", Retry_After="1")
-    async with opened(busy, says("<ANSWER> 7 </ANSWER>")) as (_, engine):
-        limits = Limits(agent_seconds=0.8, episode_seconds=0.9)
-        episode = await attempt(Sequential(), Problem("p", "free", "?"), Backing(engine, Sampling(50)), limits=limits)
-    assert episode.answer == "7" and episode.error_kind is not ErrorKind.DEADLINE
-    assert episode.traces[0].queued >= 1
 
 
 @pytest.mark.parametrize(

@@ -181,11 +181,6 @@ def test_an_invalid_url_gets_one_line(url: str, folder: RunFolder, capsys) -> No
     assert len(capsys.readouterr().err.splitlines()) == 3
 
 
-def test_content_without_a_collector_is_refused(capsys) -> None:
-    assert main(["eval", "--otlp-content"]) == 2
-    assert "--otlp-content goes with --otlp URL" in capsys.readouterr().err
-
-
 def test_without_the_sdk_one_line_names_the_extra(folder: RunFolder, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "orgthink.export.otlp")
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)

@@ -151,9 +151,9 @@ def test_whoever_the_deadline_finds_waiting_has_cost_nothing():
 
 def test_one_sample_may_be_greedy_and_several_may_not():
     greedy, drawn = Sampling(100, 0.0), Sampling(100, 1.0)
-    with pytest.raises(UserError, match="majority-vote: 8 thinkers at temperature 0"):
+    with pytest.raises(UserError, match="majority-vote: 8 agents at temperature 0"):
         require_sampling_noise(MajorityVote(), greedy, 1)
-    with pytest.raises(UserError, match="parallel: 2 thinkers at temperature 0"):
+    with pytest.raises(UserError, match="parallel: 2 agents at temperature 0"):
         require_sampling_noise(Parallel(), greedy, 2)
     for allowed in (MajorityVote(samples=1), Sequential(), Parallel()):
         require_sampling_noise(allowed, greedy, 1)
@@ -165,10 +165,10 @@ def test_an_ensemble_at_temperature_0_is_refused_as_a_vote_is():
     greedy, drawn = Sampling(100, 0.0), Sampling(100, 1.0)
     pool = ParaManager(pool={"a": "", "b": ""})
     for manager, role in ((ParaManager(), "standard_reasoner"), (pool, "a")):
-        with pytest.raises(UserError, match=f"paramanager: 4 thinkers at temperature 0 .* {role}.temperature=1"):
+        with pytest.raises(UserError, match=f"paramanager: 4 agents at temperature 0 .* {role}.temperature=1"):
             require_sampling_noise(manager, greedy, 1)
         require_sampling_noise(manager, greedy, 1, {role: RoleSpec(EngineSpec(), drawn)})
-        with pytest.raises(UserError, match="4 thinkers"):
+        with pytest.raises(UserError, match="4 agents"):
             require_sampling_noise(manager, drawn, 1, {role: RoleSpec(EngineSpec(), greedy)})
     for allowed in (ParaManager(tools=("standard_reasoner",)), ToolUse()):
         require_sampling_noise(allowed, greedy, 1)
@@ -180,7 +180,7 @@ def test_the_largest_vote_below_counts_in_any_order(samples: tuple[int, ...]):
     votes = [MajorityVote(samples=count) for count in samples]
     assert identical_below(votes, 4) == {"thinker": 8}
     manager = ParaManager(tools=("standard_reasoner",), organizations={f"vote-{i}": v for i, v in enumerate(votes)})
-    with pytest.raises(UserError, match="paramanager: 8 thinkers at temperature 0"):
+    with pytest.raises(UserError, match="paramanager: 8 agents at temperature 0"):
         require_sampling_noise(manager, Sampling(100, 0.0), 1)
 
 

@@ -522,7 +522,7 @@ def test_bad_settings_are_one_line(settings: dict[str, Any], line: str) -> None:
 
 
 def test_a_vote_below_needs_a_temperature() -> None:
-    with pytest.raises(UserError, match="thinkers at temperature 0"):
+    with pytest.raises(UserError, match="agents at temperature 0"):
         require_sampling_noise(AsyncThink(worker=MajorityVote()), Sampling(9, temperature=0), 2)
 
 

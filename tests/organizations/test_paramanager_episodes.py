@@ -179,7 +179,7 @@ def test_a_budget_of_turns_is_the_episodes():
     assert (one.stop, one.answer) == (StopReason.BUDGET, None)
     two = play([turns[0], ANSWER], limits=Limits(9, turns=2))
     assert told(two) == told(one) and (two.stop, two.answer) == (StopReason.BUDGET, "7")
-    assert two.root.exhausted == Exhausted("turns", 1, 2), "the second turn was kept"
+    assert two.root.exhausted == Exhausted("turns", 1, 1), "the second turn was kept"
     assert play(turns, limits=Limits(9, turns=4)).answer == "7"
 
 

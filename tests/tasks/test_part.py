@@ -108,7 +108,7 @@ def test_a_part_without_problems_says_so():
         ("sudoku@0/2@0/2", "sudoku@0/2"),
         ("@0/2", "unknown task ''"),
         ("sudku@0/2", "did you mean sudoku?"),
-        ("sudoku@0/2+countdown", "a part of sudoku is"),
+        ("sudoku@0/2+countdown", "name a part of sudoku as"),
     ],
 )
 def test_a_part_that_cannot_be_is_one_line(name, words, capsys):
