@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +13,6 @@ from models import tiny_model
 from small import TASK
 from terse import TERSE
 
-import orgthink
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.evaluate.presets import preset_of
@@ -28,7 +23,6 @@ pytestmark = pytest.mark.thorough
 
 DATA = "A file of problems is data: no code that it names, or that lies beside it, is run."
 OWN = "A model's preset names what is installed: neither a server nor a folder of this machine."
-ROWS = "A file of problems that cannot be read is one line that names it."
 MODEL = "A model folder that cannot be used is one line that names it."
 LINE = "one line, exit code 2"
 
@@ -67,111 +61,13 @@ def test_a_row_names_code(attack: Attack, here: Path) -> None:
     assert "\n" not in str(caught.value) and not (here / "ran").exists()
 
 
-@each(
-    Attack("a row that asks for no solution", ROWS, LINE, 0),
-    Attack("a row that asks for −1 solutions", ROWS, LINE, -1),
-    Attack("a row that asks for 10⁴⁰⁰ solutions", ROWS, LINE, 10**400),
-)
-def test_a_row_asks_for_a_number_that_cannot_be(attack: Attack, here: Path) -> None:
-    (here / "rows.jsonl").write_text(row(extra={"required": attack.given}))
-    with pytest.raises(UserError, match=r"rows\.jsonl, row 1: it asks for"):
-        next(task_named("verl:rows.jsonl").problems("test", 0))
-
-
-def nested(depth: int) -> str:
-    """A row whose data are so deep."""
-    return row(reward_model={"ground_truth": '{"answer": "2", "x": %s}' % ("[" * depth + "]" * depth)})
-
-
-@each(
-    Attack("a row whose data nest 64 deep", ROWS, LINE, ("verl", nested(64))),
-    Attack("a row whose data nest 300 deep", ROWS, LINE, ("verl", nested(300))),
-    Attack("a row whose data nest 900 deep", ROWS, LINE, ("verl", nested(900))),
-    Attack("a row whose id has half a surrogate", ROWS, LINE, ("verl", row(extra={"id": "\ud800"}))),
-    Attack("a puzzle with a cell of infinity", ROWS, LINE, ("sudoku", '{"meta": {"question": [[1e999, 0, 0, 0]]}}')),
-    Attack("a puzzle nested 100,000 deep", ROWS, LINE, ("sudoku", json.dumps({"meta": "[" * 100_000}))),
-)
-def test_a_row_that_cannot_be(attack: Attack, here: Path) -> None:
-    task, text = attack.given
-    (here / "rows.jsonl").write_text(text)
-    with pytest.raises(UserError, match=r"rows\.jsonl, row 1: ") as caught:
-        next(task_named(f"{task}:rows.jsonl").problems("test", 0))
-    str(caught.value).encode()
-
-
 def truth(task: str, **data: Any) -> str:
     """A row of a task with these data."""
     return row(data_source=f"orgthink/{task}", reward_model={"style": "rule", "ground_truth": json.dumps(data)})
 
 
-GRADED = "Rows are graded by their task, or named when they are read."
-
-
-@each(
-    Attack("a row of `math` without an answer", GRADED, LINE, truth("math")),
-    Attack("a row of `math` whose answer is a number", GRADED, LINE, truth("math", answer=5)),
-    Attack("a row of `math` whose answer is empty", GRADED, LINE, truth("math", answer=" ")),
-    Attack("a row of `sudoku` with three lines", GRADED, LINE, truth("sudoku", clues=[[0] * 4] * 3)),
-    Attack("a row of `sudoku` with a line that is a number", GRADED, LINE, truth("sudoku", clues=[0] * 4)),
-    Attack("a row of `sudoku` with a cell of 9", GRADED, LINE, truth("sudoku", clues=[[9] * 4] * 4)),
-    Attack("a row of `countdown` whose numbers are a text", GRADED, LINE, truth("countdown", numbers="12", target=3)),
-    Attack("a row of `countdown` without a target", GRADED, LINE, truth("countdown", numbers=[1, 2])),
-)
-def test_a_row_that_its_task_cannot_grade(attack: Attack, here: Path) -> None:
-    (here / "rows.jsonl").write_text(truth("math", answer="2") + "\n" + attack.given)
-    with pytest.raises(UserError, match=r"rows\.jsonl, row 2: its ground truth is none of") as caught:
-        next(task_named("verl:rows.jsonl").problems("test", 0))
-    assert "\n" not in str(caught.value)
-
-
-@each(
-    Attack("the current folder holds a module of a library", DATA, "it is not read", "math_verify.py"),
-    Attack("the current folder holds a module of Python", DATA, "it is not read", "signal.py"),
-)
-def test_a_grader_in_a_foreign_folder(attack: Attack, here: Path) -> None:
-    pytest.importorskip("math_verify")
-    (here / attack.given).write_text("open('ran', 'w').close()\nraise SystemExit")
-    root = str(Path(orgthink.__file__).parent.parent)
-    code = f"import sys; sys.path.insert(0, {root!r}); from orgthink.tasks.math_verifier import is_same"
-    command = [sys.executable, "-I", "-c", f"{code}; print(is_same('x+1', '1+x'))"]
-    done = subprocess.run(
-        command, env=os.environ | {"PYTHONPATH": root}, capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout == "True\n" and not (here / "ran").exists()
-
-
-DAY = datetime.datetime(2020, 1, 1)
-
-
-@each(
-    Attack("a time in a zone that is none", ROWS, LINE, lambda a: a.array([DAY], a.timestamp("us", "Mars/Phobos"))),
-    Attack("a time in a zone with a path", ROWS, LINE, lambda a: a.array([DAY], a.timestamp("us", "../../etc/passwd"))),
-    Attack("a day in three million years", ROWS, LINE, lambda a: a.array([2**30], a.int32()).cast(a.date32())),
-)
-def test_a_table_of_odd_types(attack: Attack, here: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    table = {"problem": pyarrow.array(["1 + 1"]), "answer": attack.given(pyarrow)}
-    parquet.write_table(pyarrow.table(table), here / "rows.parquet")
-    with pytest.raises(UserError, match=r"rows\.parquet cannot be read as parquet"):
-        next(task_named("math:rows.parquet").problems("test", 0))
-
-
 def suite(organization: str = "paramanager", **settings: str) -> dict[str, Any]:
     return {"organizations": {organization: {"suite": settings}}}
-
-
-@each(
-    Attack("a model's preset searches at a stranger's server", OWN, LINE, suite(corpus="http://localhost:9/x")),
-    Attack("a model's preset searches a folder of yours", OWN, LINE, suite(corpus="/")),
-    Attack("a model's preset runs programs at a stranger's server", OWN, LINE, suite(sandbox="http://localhost:9")),
-    Attack("a preset of tool-use searches elsewhere", OWN, LINE, suite("tool-use", corpus="https://localhost:9")),
-)
-def test_a_preset_that_reaches_out(attack: Attack, here: Path) -> None:
-    (here / "orgthink.json").write_text(json.dumps(attack.given))
-    with pytest.raises(UserError, match="what is installed, and nothing else"):
-        preset_of(EngineSpec(str(here)))
 
 
 def organization(name: str, **settings: str) -> dict[str, Any]:
@@ -253,31 +149,3 @@ def test_a_model_of_odd_types(attack: Attack, here: Path, capsys: pytest.Capture
     assert main(["eval", *how, "--model", "model", "--task", TASK]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "model" in line and "Traceback" not in line
-
-
-KERNEL = {"_attn_implementation": "evil/kernels"}
-
-
-@each(
-    Attack("a model's config names a program of the Hub", OWN, LINE, changed("config.json", **KERNEL)),
-    Attack("a part of a model's config names a program of the Hub", OWN, LINE,
-           changed("config.json", sub_configs=[{"text_config": KERNEL}])),
-    Attack("a model's config asks for a library that is not here", MODEL, LINE,
-           changed("config.json", quantization_config={"quant_method": "gptq", "bits": 4})),
-    Attack("a model is quantized by a list", MODEL, LINE,
-           changed("config.json", quantization_config={"quant_method": [1]})),
-    Attack("a model's type is a list", MODEL, LINE, changed("config.json", model_type=["x"])),
-    Attack("a model folder has an adapter that is a list", MODEL, LINE,
-           lambda model: (model / "adapter_config.json").write_text("[1]")),
-    Attack("a model generates by a list", MODEL, LINE,
-           lambda model: (model / "generation_config.json").write_text("[1]")),
-)  # fmt: skip
-def test_a_model_to_train(attack: Attack, here: Path) -> None:
-    pytest.importorskip("peft")
-    from orgthink.models.trainable import LoraSettings, open_trainable
-
-    model = tiny_model(here / "model", "words")
-    attack.given(model)
-    with pytest.raises(UserError, match="model") as caught:
-        open_trainable(model, LoraSettings(2))
-    assert "\n" not in str(caught.value)

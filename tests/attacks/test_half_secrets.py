@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from attacks.catalogue import Attack, each
 
 from orgthink.grammar.toolcall import cut_middle
-from orgthink.tools.sandbox import runner_named
 from orgthink.tools.schema import Parameters
 from orgthink.tools.search import look_up, retriever_named
-from orgthink.tools.tool import MOST_RETURNED
 from orgthink.util import redaction
 from orgthink.util.errors import UserError
 from orgthink.util.terminal import MOST_QUOTED
@@ -64,70 +57,6 @@ async def test_an_mcp_server_prints_half_a_token(
 
 async def searched(url: str) -> str:
     return await look_up(retriever_named(url), ["?"], 1)
-
-
-async def ran(url: str) -> str:
-    return (await runner_named(url).run("print(1)")).text
-
-
-async def opened(url: str) -> str:
-    pytest.importorskip("mcp")
-    from orgthink.tools.mcp import mcp_tools
-
-    with pytest.raises(UserError) as caught:
-        await mcp_tools(url)
-    return str(caught.value)
-
-
-FOUND = {"contents": ("x" * (MOST_RETURNED // 2 - 10) + KEY).ljust(2 * MOST_RETURNED, "y")}
-PRINTED = {"status": "Finished", "stdout": "x" * (64 * 1024 - 10) + KEY}
-
-
-@each(
-    Attack("a retriever repeats its password where passages are cut", WHOLE, GONE,
-           (searched, {"result": [[{"document": FOUND, "score": 1}]]})),
-    Attack("a server of programs repeats its password where output is cut", WHOLE, GONE,
-           (ran, {"status": "Success", "run_result": PRINTED})),
-    Attack("an MCP server sends its password instead of a message", WHOLE, GONE, (opened, KEY + FAR)),
-)  # fmt: skip
-async def test_a_server_repeats_half_a_password(attack: Attack, caplog: pytest.LogCaptureFixture) -> None:
-    ask, answer = attack.given
-    with answering(json.dumps(answer).encode()) as port:
-        text = await ask(f"http://me:{KEY}@127.0.0.1:{port}")
-    assert hides(text) and hides(caplog.text)
-
-
-@each(
-    Attack("the login of a proxy, where an MCP server is reached by a URL", WHOLE, GONE, opened),
-)  # fmt: skip
-async def test_the_login_of_a_proxy(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ftp_proxy", f"http://me:{KEY}@h")  # which is not used here
-    await attack.given("http://127.0.0.1:1")
-    assert hides(redaction.redact(f"it is {KEY}"))
-
-
-@contextmanager
-def answering(body: bytes) -> Iterator[int]:
-    """The port of a server that answers every request so."""
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
-        threading.Thread(target=server.serve_forever).start()
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
 
 
 @each(

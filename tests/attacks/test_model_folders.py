@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from attacks.catalogue import Attack, each
-from attacks.deadline import within
 from models import tiny_model
 from small import TASK
 from terse import TERSE
 
 from orgthink.cli import main
-from orgthink.models.model_files import NAMES, ModelFiles
 from orgthink.models.tokenizer import Tokenizer
-from orgthink.models.trainable import open_trainable
-from orgthink.record.episode import Message
 from orgthink.util.errors import UserError
 
 pytestmark = pytest.mark.thorough
 
 MODEL = "A model folder that cannot be opened gets one line that names it, before anything is written."
 ENDS = "A command never waits for a file of a model that has no end, and never takes all memory for it."
-ROWS = "A file of problems that cannot be read is named with its row, before anything is written."
 
 EVAL = ["eval", "--prompts", TERSE, "--organizations", "sequential", "--n", "1", "--max-tokens", "4", "--out", "run"]
 
@@ -134,8 +127,6 @@ def test_a_model_that_is_none(attack: Attack, model: Path, capsys: pytest.Captur
     assert not Path("run").exists()
 
 
-SAID = "A model's tokenizer that fails is named in one line."
-CHUNKS = {"type": "FixedLength", "length": 0}
 STRIPS = {
     "type": "Sequence",
     "decoders": [
@@ -153,136 +144,3 @@ def test_a_tokenizer_that_cannot_decode(attack: Attack, model: Path) -> None:
         with pytest.raises(UserError, match="the tokenizer of the model fails") as caught:
             decode()
         assert "\n" not in str(caught.value)
-
-
-@each(
-    Attack("a model's tokenizer panics at a prompt", SAID, LINE, tokenized(pre_tokenizer=CHUNKS)),
-    Attack("a model's tokenizer panics at a reply", SAID, LINE, tokenized(decoder=STRIPS)),
-)
-def test_a_tokenizer_that_fails_later(attack: Attack, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    attack.given(model)
-    assert main([*EVAL, "--model", "model", "--task", TASK]) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert "the tokenizer of the model fails" in line
-
-
-TRUNCATES = {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}
-PADS = {
-    "strategy": {"Fixed": 50}, "direction": "Left", "pad_to_multiple_of": None,
-    "pad_id": 0, "pad_type_id": 0, "pad_token": "x",
-}  # fmt: skip
-WHOLE = "A model sees the whole prompt and nothing else, whatever its tokenizer.json says of lengths."
-
-
-@each(
-    Attack("a tokenizer.json that truncates", WHOLE, "it is ignored", tokenized(truncation=TRUNCATES)),
-    Attack(
-        "a tokenizer.json that truncates with too long a stride",
-        WHOLE,
-        "it is ignored",
-        tokenized(truncation=TRUNCATES | {"stride": 9}),
-    ),
-    Attack("a tokenizer.json that pads", WHOLE, "it is ignored", tokenized(padding=PADS)),
-)
-def test_a_tokenizer_that_changes_lengths(attack: Attack, model: Path) -> None:
-    text = "one two three four five six seven"
-    plain = Tokenizer(model).encode(text)
-    attack.given(model)
-    tokenizer = Tokenizer(model)
-    assert tokenizer.encode(text) == plain and len(plain) > 3
-    assert tokenizer.prompt((Message("user", text),)) == Tokenizer(model).prompt((Message("user", text),))
-    assert tokenizer.injection(text, ("a ", " b"))[1] == tokenizer.encode(f"a {text} b")
-
-
-GOOD = b'{"problem": "1 + 1", "answer": "2"}\n'
-
-
-@each(
-    Attack("a file of problems that is gone", ROWS, LINE, None),
-    Attack("a file of problems of zero bytes", ROWS, LINE, bytes(1000)),
-    Attack("a row of problems is cut", ROWS, LINE, GOOD + GOOD[:20]),
-    Attack("a row of problems is not UTF-8", ROWS, LINE, GOOD + b'{"problem": "\xff", "answer": "2"}\n'),
-    Attack("a row of problems is a list", ROWS, LINE, GOOD + b"[1]\n"),
-    Attack("a row of problems without an answer", ROWS, LINE, GOOD + b'{"problem": "1"}\n'),
-    Attack("a row of problems nested a million deep", ROWS, LINE, GOOD + DEEP + b"\n"),
-)
-def test_problems_that_are_none(attack: Attack, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if attack.given is not None:
-        Path("rows.jsonl").write_bytes(attack.given)
-    assert main([*EVAL, "--model", "model", "--task", "math:rows.jsonl"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "rows.jsonl" in line
-    assert not Path("run").exists()
-
-
-ALONG = "A trained model gets what lies in the folder it began with, under the names that belong to a model."
-LEFT = "it stays behind"
-FIRST = "one line before the training, exit code 2"
-
-
-def linked(name: str, target: str) -> Callable[[Path], object]:
-    """A link in place of a file, or beside the others."""
-
-    def make(model: Path) -> None:
-        (model / name).unlink(missing_ok=True)
-        (model / name).symlink_to(target)
-
-    return make
-
-
-def bound(name: str) -> Callable[[Path], object]:
-    def make(model: Path) -> None:
-        with contextlib.chdir(model), socket.socket(socket.AF_UNIX) as listening:
-            listening.bind(name)
-
-    return make
-
-
-@each(
-    Attack("a model holds a folder that is called `x.json`", ALONG, LEFT, lambda model: (model / "x.json").mkdir()),
-    Attack("a model holds a pipe that is called `x.json`", ALONG, LEFT, piped("x.json")),
-    Attack("a model holds a link to nowhere that is called `x.json`", ALONG, LEFT, linked("x.json", "nowhere")),
-    Attack("a model's `notes.txt` is a link to a private file", ALONG, LEFT, linked("notes.txt", "../private")),
-)
-def test_what_does_not_belong_to_a_model(attack: Attack, model: Path) -> None:
-    Path("private").write_text("a key")
-    attack.given(model)
-    open_trainable(model)
-    Path("trained").mkdir()
-    within(30.0, lambda: ModelFiles(model).write(Path("trained")))
-    copied = {file.name for file in Path("trained").iterdir()}
-    assert {"config.json", "tokenizer.json"} <= copied <= set(NAMES)
-
-
-@each(
-    Attack("a model's `vocab.txt` is a link to a private file", ALONG, FIRST, linked("vocab.txt", "../private")),
-    Attack("a model's `vocab.txt` is a link to nowhere", ALONG, FIRST, linked("vocab.txt", "nowhere")),
-    Attack("a model's `vocab.txt` is a pipe", ALONG, FIRST, piped("vocab.txt")),
-    Attack("a model's `vocab.txt` is a folder", ALONG, FIRST, lambda model: (model / "vocab.txt").mkdir()),
-    Attack(
-        "a training from a folder with an adapter",
-        "What a training makes can be opened.",
-        FIRST,
-        holds("adapter_config.json", b"{}"),
-    ),
-)
-def test_a_model_that_could_not_be_stored(attack: Attack, model: Path) -> None:
-    Path("private").write_text("a key")
-    attack.given(model)
-    with pytest.raises(UserError, match=r"vocab\.txt is|has an adapter") as caught:
-        within(30.0, lambda: open_trainable(model))
-    assert "\n" not in str(caught.value)
-
-
-@each(Attack("a model of the Hub's cache, which is made of links", ALONG, "they are followed to its `blobs`"))
-def test_a_model_of_the_cache(attack: Attack, model: Path) -> None:
-    folder = Path("models--a/snapshots/b")
-    shutil.copytree(model, folder)
-    (folder / "tokenizer.json").rename("models--a/tokenizer")
-    Path("models--a/blobs").mkdir()
-    Path("models--a/tokenizer").rename("models--a/blobs/c")
-    (folder / "tokenizer.json").symlink_to("../../blobs/c")
-    Path("trained").mkdir()
-    ModelFiles(folder).write(Path("trained"))
-    copied = Path("trained/tokenizer.json")
-    assert not copied.is_symlink() and copied.read_bytes() == (model / "tokenizer.json").read_bytes()

@@ -53,22 +53,6 @@ async def test_a_forged_question(
     assert any(row.startswith("[1] organizer wants") for row in own)
 
 
-@each(
-    Attack("a role holds a line break and a question of ours", OURS, "one line", "organizer\n[2] allow? (y/n)"),
-)  # fmt: skip
-async def test_a_forged_title(
-    attack: Attack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(PeopleTerminal, "_listen", lambda _: None)
-    monkeypatch.setattr(terminal.termios, "tcflush", lambda *_: None)
-    inbox = Inbox()
-    PeopleTerminal(inbox)
-    task = asyncio.ensure_future(anext(inbox.ask(OpenQuestion(attack.given, "?"))))
-    await asyncio.sleep(0)
-    task.cancel()
-    assert not any(line.startswith("[2]") for line in capsys.readouterr().err.splitlines())
-
-
 def screen(text: str) -> list[str]:
     """The rows of a terminal of so many columns."""
     rows: list[str] = []

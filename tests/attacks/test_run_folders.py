@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import json
 import os
 import resource
 import shutil
@@ -41,11 +38,9 @@ EVAL = ["eval", "--model", "m", "--task", TASK, "--prompts", TERSE, "--organizat
 
 ALONE = "One process at a time writes a run folder; a second one changes nothing there."
 OWN = "Nothing is written through a link that lies in a folder."
-ENDS = "A command never waits for a file that has no end."
 WHOLE = "What cannot be read is named by file and line, and nothing in the folder is changed."
 KILLED = "Wherever a process is killed, a resume finds every finished episode once and goes on."
 FULL = "On a full disk what was written stays whole, and the run can go on."
-CLEAR = "A folder that cannot be used gets one line that names it, and exit code 2."
 
 
 @pytest.fixture
@@ -211,99 +206,6 @@ sys.exit(main({[*EVAL, "--out", "run"]!r}))
 """
 
 
-@each(
-    Attack(
-        "another process replaces a run between its making and its first episode",
-        ALONE,
-        "the first run refuses to write its episodes beside the other's config.json",
-    )
-)
-def test_a_replaced_run_is_noticed(attack: Attack, run: Path) -> None:
-    first = RunFolder.open(run)
-    RunFolder.create(run, "synth", None, overwrite=True)
-    with pytest.raises(UserError, match="now holds another run"), first.journal():
-        raise AssertionError("it writes")
-
-
-MOVED = "the next write by path ends the first with one line; nothing of the second is changed"
-
-
-@each(
-    Attack("a run folder is moved and another run begun at its place, the first writes its summary", ALONE, MOVED,
-           lambda folder, journal: folder.write_json("summary.json", {})),
-    Attack("a run folder is moved and another run begun at its place, the first writes a page", ALONE, MOVED,
-           lambda folder, journal: folder.write("view.html", "")),
-    Attack("a run folder is moved and another run begun at its place, the first reads back an episode", ALONE, MOVED,
-           lambda folder, journal: journal.at(0)),
-)  # fmt: skip
-def test_a_moved_folder_is_noticed(attack: Attack, run: Path) -> None:
-    folder = RunFolder.open(run)
-    with folder.journal() as journal:
-        run.rename("moved")
-        shutil.copytree("moved", run)
-        before = snapshot(run), snapshot(Path("moved"))
-        with pytest.raises(UserError, match=r"run was moved or removed .* --resume"):
-            attack.given(folder, journal)
-        assert (snapshot(run), snapshot(Path("moved"))) == before
-
-
-@each(
-    Attack("a lock file that is a link", OWN, "refused; its target is neither made nor changed", "link"),
-    Attack("a lock file that is a pipe", ENDS, "refused at once", "pipe"),
-    Attack("a lock file that is a folder", CLEAR, "one line, exit code 2", "folder"),
-)
-def test_a_lock_that_is_no_file(attack: Attack, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    unfinished(run)
-    lock = run / files.LOCK
-    lock.unlink()
-    {"link": lambda: lock.symlink_to("../mine"), "pipe": lambda: os.mkfifo(lock), "folder": lock.mkdir}[attack.given]()
-    before = snapshot(run)
-    assert main(["eval", "--resume", "run"]) == 2
-    assert complaint(capsys).startswith("orgthink: run")
-    assert snapshot(run) == before and not Path("mine").exists()
-
-
-@each(
-    Attack("a file system that has no locks", CLEAR, "refused; the line says to use a local disk", errno.ENOTSUP),
-    Attack(
-        "a file system whose lock server is gone", CLEAR, "refused; the line says to use a local disk", errno.ENOLCK
-    ),
-)
-def test_without_locks_nothing_is_written(
-    attack: Attack, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def flock(file: Any, how: int) -> None:
-        raise OSError(attack.given, os.strerror(attack.given))
-
-    unfinished(run)
-    monkeypatch.setattr(fcntl, "flock", flock)
-    before = snapshot(run)
-    assert main(["eval", "--resume", "run"]) == main([*EVAL, "--out", "new"]) == 2
-    assert all("without locks" in line and "local disk" in line for line in capsys.readouterr().err.splitlines())
-    assert snapshot(run) == before and not Path("new/config.json").exists()
-
-
-@each(
-    *(
-        Attack(f"an episode is there twice, read by `{name}`", WHOLE, "refused; the line names both places", argv)
-        for name, argv in {
-            "eval --resume": ["eval", "--resume", "run"],
-            "view": ["view", "run"],
-            "measure": ["measure", "run"],
-            "export": ["export", "problems", TASK, "--mixed", "run", "--out", "x.parquet"],
-        }.items()
-    )
-)
-def test_a_doubled_episode_is_refused(attack: Attack, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = (run / "episodes.jsonl").read_bytes().splitlines(keepends=True)
-    (run / "episodes.jsonl").write_bytes(b"".join([*lines, lines[1]]))
-    before = snapshot(run)
-    assert main(attack.given) == 2
-    line = complaint(capsys)
-    assert "line 5" in line and "in line 2 already" in line and "delete one" in line
-    assert snapshot(run) == before
-
-
 # Folders from somebody else
 
 
@@ -331,32 +233,6 @@ def test_a_link_leads_nowhere(attack: Attack, run: Path, secret: Path) -> None:
     (run / name).unlink(missing_ok=True)
     (run / name).symlink_to(secret)
     assert main(argv) == 0
-    assert secret.read_text() == "do not touch"
-
-
-@each(
-    Attack("episodes.jsonl is a link to a file of the user's", OWN, "a resume is refused, " + SAME, "episodes.jsonl"),
-    Attack("metrics.jsonl is a link to a file of the user's", OWN, "a resume is refused, " + SAME, "metrics.jsonl"),
-)
-def test_nothing_is_appended_through_a_link(
-    attack: Attack, run: Path, secret: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    unfinished(run)
-    (run / attack.given).unlink()
-    (run / attack.given).symlink_to(secret)
-    assert main(["eval", "--resume", "run"]) == 2
-    assert f"{attack.given} is a link" in complaint(capsys)
-    assert secret.read_text() == "do not touch"
-
-
-@each(Attack("crashes.log is a link, a bug ends an episode", OWN, "refused, " + SAME))
-def test_no_traceback_through_a_link(attack: Attack, run: Path, secret: Path) -> None:
-    Path("run/crashes.log").symlink_to(secret)
-    with RunFolder.open(run).journal() as journal, pytest.raises(UserError, match=r"crashes\.log is a link"):
-        try:
-            raise ZeroDivisionError
-        except ZeroDivisionError as bug:
-            journal.crash("a", bug)
     assert secret.read_text() == "do not touch"
 
 
@@ -431,10 +307,6 @@ def replaced(name: str, by: str) -> Callable[[Path], None]:
     return replace
 
 
-def holding(name: str, content: bytes) -> Callable[[Path], None]:
-    return lambda run: (run / name).write_bytes(content)
-
-
 def longer(name: str, size: int) -> Callable[[Path], None]:
     """A file of zeros that takes no room on the disk."""
 
@@ -443,29 +315,6 @@ def longer(name: str, size: int) -> Callable[[Path], None]:
         os.truncate(run / name, size)
 
     return make
-
-
-DEEP, MARK = b"[" * 1_000_000, b"\xef\xbb\xbf"
-
-
-@each(
-    Attack("episodes.jsonl is a pipe", ENDS, "refused at once", replaced("episodes.jsonl", "pipe")),
-    Attack("episodes.jsonl is a link to /dev/zero", ENDS, "refused at once", replaced("episodes.jsonl", "/dev/zero")),
-    Attack("episodes.jsonl begins with a byte order mark", WHOLE, "line 1", holding("episodes.jsonl", MARK + b"{}\n")),
-)
-@pytest.mark.parametrize("argv", [["view", "run"], ["measure", "run"], ["eval", "--resume", "run"]], ids=" ".join)
-def test_what_is_no_file_of_a_run(
-    attack: Attack, argv: list[str], run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    attack.given(run)
-    before = sorted(run.iterdir())
-    assert main(argv) == 2
-    line = complaint(capsys)
-    assert line.startswith("orgthink: run")
-    assert attack.outcome != "line 1" or "line 1" in line
-    assert [path for path in sorted(run.iterdir()) if path.name != files.LOCK] == [
-        path for path in before if path.name != files.LOCK
-    ]
 
 
 @each(
@@ -483,25 +332,6 @@ def test_a_line_without_end(
     attack.given(run)
     assert main(["view", "run"]) == 2
     assert "episodes.jsonl, line 1: longer than 1 MiB" in complaint(capsys)
-
-
-@each(
-    Attack("metrics.jsonl of a training is a pipe", ENDS, "refused at once", replaced("metrics.jsonl", "pipe")),
-    Attack("metrics.jsonl of a training holds lists", WHOLE, "line 1 is named", holding("metrics.jsonl", b"[1]\n")),
-    Attack("metrics.jsonl of a training holds zero bytes", WHOLE, "line 1 is named", holding("metrics.jsonl", b"\0\n")),
-)
-def test_metrics_that_are_none(attack: Attack, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    configured(run, kind="train")
-    attack.given(run)
-    assert main(["measure", "run"]) == 2
-    assert "metrics.jsonl" in capsys.readouterr().err.splitlines()[-1]
-
-
-def configured(run: Path, **changes: Any) -> None:
-    """Change entries of config.json; those that become `None` go."""
-    config = json.loads((run / "config.json").read_text()) | changes
-    gone = [name for name, value in changes.items() if value is None]
-    (run / "config.json").write_text(json.dumps({name: value for name, value in config.items() if name not in gone}))
 
 
 # Records that fit their types and make no sense
@@ -570,21 +400,3 @@ def test_a_full_disk_in_the_middle(attack: Attack, model: RuleEngine, capsys: py
 
 
 # Places
-
-
-@each(
-    Attack("a run folder that one may only read is viewed", CLEAR, "one line, exit code 2; `--out` elsewhere works"),
-)
-def test_a_read_only_folder(attack: Attack, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root may write everywhere, so the refusal is played."""
-    opened = Path.open
-
-    def read_only(self: Path, mode: str = "r", *others: Any, **named: Any) -> Any:
-        if "run" in self.parts and not mode.startswith("r"):
-            raise PermissionError(errno.EACCES, "Permission denied", str(self))
-        return opened(self, mode, *others, **named)
-
-    monkeypatch.setattr(Path, "open", read_only)
-    assert main(["view", "run"]) == 2
-    assert main(["view", "run", "--out", "page.html"]) == main(["measure", "run"]) == 0
-    assert main(["eval", "--resume", "run"]) == 0, "it is complete: its table is printed"

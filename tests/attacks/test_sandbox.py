@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from attacks.catalogue import Attack, each
 from attacks.kernel_programs import ATTACKS as KERNEL
-from attacks.outside import bait, children, command, of_user
+from attacks.outside import bait, children, command
 from attacks.programs import ATTACKS
 
 from orgthink.record.episode import Status
@@ -99,20 +99,6 @@ async def test_a_cancelled_call(attack, outside):
     outside.untouched()
 
 
-@each(
-    *(
-        Attack(f"a deadline of {seconds} s, before there is a sandbox", NOTHING_LEFT, "status `timeout`", seconds)
-        for seconds in (0.0, 0.002, 0.005, 0.01)
-    )
-)
-async def test_an_early_deadline(attack, outside):
-    start = time.monotonic()
-    result = await Bubblewrap(seconds=attack.given).run("import time\ntime.sleep(60)")
-    assert result.status is Status.TIMEOUT
-    outside.untouched()
-    assert time.monotonic() - start < 30, "it was not waited for"
-
-
 @each(Attack("64 programs that crash, flood, fork and hang", NOTHING_LEFT, "no file descriptor is left either"))
 async def test_descriptors(attack, outside):
     runner = Bubblewrap(seconds=0.5)
@@ -186,34 +172,3 @@ def _command(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
-
-
-@each(
-    *(
-        Attack(
-            f"orgthink is killed {wait} s after it began to make a sandbox",
-            NOBODY_WATCHES,
-            "what is left, if anything, ends a second after the program's deadline",
-            wait,
-        )
-        for wait in (0.001, 0.004, 0.008, 0.012, 0.02, 0.03)
-    )
-)
-def test_a_host_killed_early(attack, outside):
-    """Before the sandbox has asked the kernel to end with it."""
-    code = "import asyncio; from orgthink.tools.sandbox import *; from orgthink.tools import limits\n"
-    code += "runner = Bubblewrap(1.0); limits.limited(1, 1).__enter__(); print(flush=True)\n"
-    code += "asyncio.run(runner.run('import time; time.sleep(600)'))"
-    run, environment = command(code)
-    host = subprocess.Popen(run, env=environment, stdout=subprocess.PIPE)
-    assert host.stdout and host.stdout.readline()
-    time.sleep(attack.given)
-    host.kill()
-    host.communicate()
-    start = time.monotonic()
-    while (alive := of_user()) and time.monotonic() - start < 30:
-        time.sleep(0.05)
-    for pid in alive:
-        os.kill(pid, 9)
-    assert not alive
-    outside.untouched()

@@ -12,24 +12,20 @@ from urllib.parse import quote
 import pytest
 from attacks.catalogue import Attack, each
 from attacks.serving import serving
-from loopback import MODEL, Exchange, answers, loopback, says, sends
+from loopback import MODEL, answers, loopback, says, sends
 
 from orgthink.cli import main
 from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.engines.engine import Context, EngineError
 from orgthink.evaluate.plan import Evaluation
 from orgthink.evaluate.specs import OrganizationSpec
-from orgthink.organizations.sequential import Sequential
-from orgthink.record.episode import Episode, Message, Problem, Sampling
-from orgthink.record.episode_json import dump, load
+from orgthink.record.episode import Message, Sampling
 from orgthink.record.folder import RunFolder
-from orgthink.runtime.agent import Backing
-from orgthink.runtime.attempt import attempt
 from orgthink.tools.sandbox_fusion import SandboxFusion
 from orgthink.tools.search import RetrieverClient
-from orgthink.util import redaction, secrets
+from orgthink.util import redaction
 from orgthink.util.errors import ToolError, UserError
-from orgthink.util.http import HttpClient, RetryPolicy, server_url
+from orgthink.util.http import RetryPolicy
 
 KEY = "sk-ver/y+secret-0123456789"
 PASSWORD = "zebra-quill-battery"
@@ -76,14 +72,6 @@ async def test_a_server_repeats_the_key(attack: Attack) -> None:
     assert quote(KEY, safe="")[:10] not in said
 
 
-async def echo_headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """What a debugging proxy does: its error page shows the request."""
-    head = await reader.readuntil(b"\r\n\r\n")
-    writer.write(b"HTTP/1.1 502 x\r\nConnection: close\r\n\r\n<pre>" + head + b"</pre>")
-    await writer.drain()
-    writer.close()
-
-
 async def retrieves(url: str) -> str:
     with pytest.raises(ToolError) as caught:
         await RetrieverClient(url, retry_policy=ONCE).retrieve(["q"], 1)
@@ -94,90 +82,6 @@ async def runs_code(url: str) -> str:
     with pytest.raises(ToolError) as caught:
         await SandboxFusion(url, patience=ONCE).run("1")
     return str(caught.value)
-
-
-async def decodes(url: str) -> str:
-    with pytest.raises(EngineError) as caught:
-        await EndpointEngine.open(url, MODEL, retry_policy=ONCE)
-    return str(caught.value)
-
-
-PASSWORDS = "A password in a URL stands in no message, in no form that HTTP gives it"
-
-
-@each(
-    Attack("a server echoes the login of its URL", PASSWORDS, LINE, (decodes, f"me:{PASSWORD}@")),
-    Attack("a server echoes a login without a password", PASSWORDS, LINE, (decodes, f"{PASSWORD}@")),
-    Attack("a sandbox echoes the login of its URL", PASSWORDS, LINE, (runs_code, f"me:{PASSWORD}@")),
-)
-async def test_a_server_echoes_a_login(attack: Attack) -> None:
-    talk, login = attack.given
-    async with await asyncio.start_server(echo_headers, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        said = await talk(f"http://{login}127.0.0.1:{port}")
-    assert "answered 502" in said and hides(said, PASSWORD)
-    for whole in (f"me:{PASSWORD}", f"{PASSWORD}:", f"me:{PASSWORD}/@"):
-        assert base64.b64encode(whole.encode()).decode()[:16] not in said
-
-
-"""A secret of which each client of HTTP percent-encodes other characters."""
-
-
-REFUSED_KEY = "A key that no header can hold is refused before it is sent, without being shown"
-
-
-@each(
-    Attack("a key with a header behind a line break", REFUSED_KEY, "exit code 2", f"{KEY}\r\nX-Evil: 1"),
-    Attack("a key with a NUL", REFUSED_KEY, "exit code 2", f"{KEY}\0x"),
-    Attack("a key with an escape sequence", REFUSED_KEY, "exit code 2", f"\x1b[31m{KEY}"),
-)
-def test_a_key_that_no_header_holds(
-    attack: Attack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    if "\0" in attack.given:  # no environment holds it
-        with pytest.raises(ValueError, match="the key") as caught:
-            HttpClient(server_url("http://host"), failure=ToolError, key=attack.given)
-        assert hides(str(caught.value))
-        return
-    monkeypatch.setenv("OPENAI_API_KEY", attack.given)
-    assert main(["run", "x", "--url", "http://127.0.0.1:9/v1", "--model", "m"]) == 2
-    out, err = capsys.readouterr()
-    assert "the key holds a character" in err and err.count("\n") == 1 and hides(out + err)
-
-
-RECORDED = "No record holds the key, though a model or an error said it"
-
-
-async def episode_of(*plays) -> Episode:
-    async with loopback(*plays) as server:
-        engine = await EndpointEngine.open(server.url, MODEL, api_key=KEY, retry_policy=ONCE)
-        problem = Problem("p", "free", "What?")
-        try:
-            return await attempt(Sequential(), problem, Backing(engine, Sampling(50)))
-        finally:
-            await engine.aclose()
-
-
-async def key_in_pieces(exchange: Exchange) -> None:
-    await exchange.begin()
-    for piece in ("<ANSWER> ", *KEY, " </ANSWER>"):
-        await exchange.say(piece)
-    await exchange.say("", "stop")
-    await exchange.end()
-
-
-@each(
-    Attack("a model says the key", RECORDED, "… in the record", says(f"it is {KEY} , said I")),
-    Attack("a model says the key one character an event", RECORDED, "… in the record", key_in_pieces),
-    Attack(
-        "a model says the key in base64", RECORDED, "… in the record", says(base64.b64encode(KEY.encode()).decode())
-    ),
-)
-async def test_the_key_in_a_record(attack: Attack, tmp_path: Path) -> None:
-    episode = await episode_of(attack.given)
-    line = dump(episode)
-    assert hides(line.decode()) and base64.b64encode(KEY.encode())[:16] not in line
-    assert "…" in line.decode() and load(line).id == episode.id
 
 
 @pytest.mark.parametrize(
@@ -207,30 +111,6 @@ def test_a_literal_secret_in_settings_is_refused(setting: str, value: str, tmp_p
     assert hides(str(caught.value), PASSWORD) and not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("corpus", "https://me:${ME}@host/v1"),
-        ("corpus", "https://host/openai/v1?api-version=2024-06-01&token=${TOKEN}"),
-        ("description", "see https://example.com/?q=1, and pass the password: please"),
-        ("servers", "env TOKEN=${TOKEN} DEBUG=1 PATH=/opt/x/bin PWD=/home/me/a/folder server --api-key ${KEY}"),
-        ("servers", "server --auth-type anonymous --tokenizer Qwen/Qwen2.5-7B --max-tokens 500 --key-file /a/long/key"),
-        ("servers", "npx -y -p @modelcontextprotocol/server-filesystem server '{\"token-limit\": 123456789}'"),
-    ],
-)
-def test_names_of_variables_and_other_values_are_stored(setting: str, value: str):
-    secrets.require_no_secrets({setting: [value]})
-
-
-def test_a_secret_by_name_is_hidden_once_it_is_used(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("ORGTHINK_TEST", "zebra-12")
-    assert secrets.command_words("env DATABASE=${ORGTHINK_TEST} server")[1] == "DATABASE=zebra-12"
-    assert redaction.redact("it is zebra-12 .") == "it is … ."
-    monkeypatch.delenv("ORGTHINK_TEST")
-    with pytest.raises(UserError, match=r"^set ORGTHINK_TEST in the environment"):
-        secrets.expand("https://${ORGTHINK_TEST}@host")
-
-
 @pytest.mark.parametrize("where", ["environment", "role", "corpus"])
 def test_a_url_with_a_password_is_refused_by_the_command_line(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -248,46 +128,6 @@ def test_a_url_with_a_password_is_refused_by_the_command_line(
     assert main(["eval", "--task", "countdown", "--n", "1", "--model", MODEL, "--out", str(out), *more]) == 2
     said = "".join(capfd.readouterr())
     assert hides(said, PASSWORD) and not (out / "config.json").exists()
-
-
-@each(
-    Attack(
-        "a password is typed by name, as ${NAME}",
-        "A secret can be given by its name alone: no process list and no history shows it",
-        "the server gets the password",
-        "ORGTHINK_TEST_PASSWORD",
-    )
-)
-async def test_a_password_by_name(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(attack.given, PASSWORD)
-    async with loopback(says("fine")) as server:
-        url = server.url.replace("//", f"//me:${{{attack.given}}}@")
-        secrets.require_no_secrets({"url": url})
-        engine = await EndpointEngine.open(url, MODEL, retry_policy=ONCE)
-        messages = (Message("user", "Hi"),)
-        async for _ in engine.stream(Context(messages, [engine.prompt(messages)]), Sampling(9)):
-            pass
-        await engine.aclose()
-        got = server.exchanges[0].headers["authorization"]
-    assert got == f"Basic {base64.b64encode(f'me:{PASSWORD}'.encode()).decode()}"
-
-
-TOLD = "What an MCP server does with its token is not repeated"
-
-
-@each(
-    Attack("an MCP server fails and prints its token", TOLD, LINE, "sh -c 'echo bad $TOKEN >&2; exit 3'"),
-    Attack("an MCP server prints its environment on stdout", TOLD, LINE, "sh -c 'env; exit 3'"),
-    Attack("an MCP command ends within a quotation", TOLD, LINE, "sh -c 'env"),
-)
-async def test_an_mcp_server_fails(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("mcp")
-    monkeypatch.setenv("ORGTHINK_TOKEN", PASSWORD)
-    from orgthink.tools.mcp import mcp_tools
-
-    with pytest.raises(UserError, match="no MCP server") as caught:
-        await mcp_tools(f"env TOKEN=${{ORGTHINK_TOKEN}} {attack.given}")
-    assert hides(str(caught.value), PASSWORD)
 
 
 @each(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -19,8 +18,6 @@ from loopback import MODEL, Play, hangs, says
 
 FINE = says("so <ANSWER> 3 </ANSWER>")
 STORED = "What was computed is on disk, and a resume goes on from there, whatever became of the process."
-SHOWN = "A run survives the terminal that it prints to."
-COMPLETE = "all episodes are stored"
 
 
 def command(out: Path, url: str) -> list[str]:
@@ -51,66 +48,6 @@ def resumed(out: Path, *plays: Play) -> list[str]:
         )
     assert done.returncode == 0, done.stderr
     return ids(out)
-
-
-@each(
-    Attack("a terminal that knows ASCII alone", SHOWN, COMPLETE, {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}),
-    Attack("a terminal one column wide", SHOWN, COMPLETE, {"COLUMNS": "1"}),
-    Attack("a terminal of −5 columns and of no known kind", SHOWN, COMPLETE, {"COLUMNS": "-5", "TERM": "garbage"}),
-    Attack("neither a home nor a folder for temporary files", SHOWN, COMPLETE, {"HOME": None, "TMPDIR": "/none"}),
-    Attack("Python without its assertions", SHOWN, COMPLETE, {"PYTHONOPTIMIZE": "2"}),
-    Attack("every warning is an error", SHOWN, COMPLETE, {"PYTHONWARNINGS": "error"}),
-)
-def test_an_environment(attack: Attack, tmp_path: Path) -> None:
-    with serving(*[FINE] * 4) as server:
-        run = subprocess.run(command(tmp_path / "run", server.url), env=around(**attack.given), capture_output=True)
-    assert run.returncode == 0 and b"Traceback" not in run.stderr, run.stderr
-    assert len(ids(tmp_path / "run")) == 4
-
-
-@each(
-    Attack("standard output is a full device", SHOWN, "exit code 2, and all episodes are stored", ("/dev/full", 2)),
-    Attack("standard output is closed", SHOWN, COMPLETE, (None, 0)),
-)
-def test_an_output(attack: Attack, tmp_path: Path) -> None:
-    path, code = attack.given
-    with serving(*[FINE] * 4) as server, open(path or os.devnull, "w") as stdout:
-        close = (lambda: os.close(1)) if path is None else None
-        run = subprocess.run(
-            command(tmp_path / "run", server.url),
-            env=around(),
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            preexec_fn=close,
-        )
-    assert run.returncode == code and b"Traceback" not in run.stderr, run.stderr
-    assert len(ids(tmp_path / "run")) == 4
-
-
-def small_files() -> None:
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
-
-
-def few_descriptors() -> None:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
-
-
-@each(
-    Attack("files may have 4,096 bytes", STORED, "one line, exit code 2; a resume has every episode once",
-           (small_files, 2)),
-    Attack("24 files may be open", STORED, COMPLETE, (few_descriptors, 0)),
-)  # fmt: skip
-def test_a_limit(attack: Attack, tmp_path: Path) -> None:
-    limit, code = attack.given
-    out = tmp_path / "run"
-    with serving(*[says("word " * 300 + "<ANSWER> 3 </ANSWER>")] * 4) as server:
-        run = subprocess.run(command(out, server.url), env=around(), capture_output=True, preexec_fn=limit)
-    assert run.returncode == code and b"Traceback" not in run.stderr, run.stderr
-    if code:
-        assert b"cannot be written: File too large" in run.stderr
-        found = resumed(out, *[FINE] * 4)
-        assert len(found) == len(set(found)) == 4
 
 
 @each(
@@ -151,18 +88,3 @@ def waits(until: Callable[[], Any]) -> None:
     while not until():
         assert time.monotonic() < end
         time.sleep(0.05)
-
-
-@each(
-    Attack("a process that is stopped, continued and given another window", STORED, COMPLETE,
-           [signal.SIGSTOP, signal.SIGCONT, signal.SIGWINCH]),
-)  # fmt: skip
-def test_a_stopped_process_goes_on(attack: Attack, tmp_path: Path) -> None:
-    with serving(*[FINE] * 4) as server:
-        run = subprocess.Popen(command(tmp_path / "run", server.url), env=around(), stdout=subprocess.DEVNULL)
-        waits(lambda: ids(tmp_path / "run"))
-        for given in attack.given:
-            run.send_signal(given)
-            time.sleep(0.1)
-        assert run.wait(60) == 0
-    assert len(ids(tmp_path / "run")) == 4

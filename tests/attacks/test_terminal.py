@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import io
-import json
 import os
 import pty
 import re
@@ -18,15 +15,13 @@ import pytest
 from attacks.catalogue import Attack, each
 from attacks.serving import serving
 from loopback import Exchange, answers
-from rich.console import Console
 
 import orgthink
-from orgthink.cli import main, progress
+from orgthink.cli import main
 from orgthink.evaluate.plan import Evaluation
 from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.record.episode import Episode, Origin, Problem, Span, Trace
 from orgthink.record.folder import RunFolder
-from orgthink.util.errors import EngineError, Failure, UserError
 from orgthink.util.http import RetryPolicy
 
 pytestmark = pytest.mark.thorough
@@ -87,29 +82,6 @@ def episode(**fields) -> Episode:
     return replace(Episode("e", Problem("p", "absent", "What?"), "sequential", 2, (root,)), **fields)
 
 
-BAR = "What stands in a progress bar is text, no markup"
-
-
-@each(
-    Attack("an error with `[/INST]` in a progress bar", BAR, "the text", episode(error="[/INST] went wrong")),
-    Attack(
-        "a problem called `[/bold]` in a progress bar", BAR, "the text", episode(problem=Problem("[/bold]", "t", "?"))
-    ),
-    Attack("an escape sequence in a progress bar", BAR, SPELLED, episode(problem=Problem("\x1b]0;x\x07", "t", "?"))),
-)
-def test_a_progress_bar(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = io.StringIO()
-    console = Console(file=screen, force_terminal=True, color_system=None, width=200)
-    monkeypatch.setattr("rich.console.Console", lambda **settings: console)
-    with progress.progress(1) as advance:
-        advance(1, progress.describe(attack.given))
-    shown = screen.getvalue()
-    assert "\x1b]" not in shown and "\x07" not in shown
-    for text in ("[/INST]", "[/bold]", "[red]"):
-        named = f"{attack.given.error}{attack.given.problem.id}{attack.given.organization}"
-        assert (text in shown) == (text in named)
-
-
 TERMINAL = "On a terminal, too, only orgthink's own bar moves the cursor"
 
 
@@ -145,21 +117,6 @@ def part_of(terminal: int) -> bytes:
         return os.read(terminal, 65536)
     except OSError:
         return b""
-
-
-NAMES = "A name with control characters is shown, never obeyed"
-LINE = "one line, exit code 2"
-
-
-@each(
-    Attack("a file is called by an escape sequence", NAMES, LINE, ["measure", f"{CLIPBOARD}.json"]),
-    Attack("a run folder is called by an escape sequence", NAMES, LINE, ["view", CLIPBOARD]),
-    Attack("a prompt style holds a line break and a title", NAMES, LINE, ["run", "x", "--prompts", "a\n\x1b]0;x\x07"]),
-)
-def test_names(attack: Attack, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(attack.given) == 2
-    out, err = capfd.readouterr()
-    assert steering(out + err) == [] and err.count("\n") == 1 and out == ""
 
 
 SERVER_TEXT = "What a server says is shown on one line, without controls"
@@ -199,103 +156,3 @@ def test_a_run_folder(attack: Attack, tmp_path: Path, capfd: pytest.CaptureFixtu
     assert main(["view", str(folder.path), "--episode", "no such"]) == 2
     out, err = capfd.readouterr()
     assert steering(out + err) == []
-
-
-@each(
-    Attack(
-        "an organization's name is an escape sequence, measured as JSON",
-        "What is printed for programs stays JSON",
-        "the name, escaped by JSON",
-        CLIPBOARD,
-    )
-)
-def test_json_stays_json(attack: Attack, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    plan = Evaluation("absent", {attack.given: OrganizationSpec("sequential")}, 1)
-    folder = RunFolder.create(tmp_path / "run", "eval", plan)
-    with folder.journal() as journal:
-        journal.append(episode(organization=attack.given))
-    assert main(["measure", "--json", str(folder.path)]) == 0
-    out = capfd.readouterr().out
-    assert list(json.loads(out)["summary"]) == [attack.given] and steering(out) == []
-
-
-class Unraisable:
-    def __del__(self) -> None:
-        raise ValueError(CLIPBOARD)
-
-
-@each(
-    Attack("an error of a destructor quotes an escape sequence", FOLDERS, SPELLED, "Unraisable()"),
-    Attack("a warning quotes an escape sequence", FOLDERS, SPELLED, "warnings.warn(CLIPBOARD)"),
-)
-def test_what_python_prints(attack: Attack) -> None:
-    code = (
-        "import sys, warnings; from attacks.test_terminal import CLIPBOARD, Unraisable; "
-        f"from orgthink.util.terminal import clean_tracebacks; clean_tracebacks(); {attack.given}"
-    )
-    paths = os.pathsep.join([str(ROOT), *map(str, sys.path)])
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": paths})
-    assert steering(ran.stderr) == [] and "\\u001b]52" in ran.stderr
-
-
-MESSAGE = "A message is one line without controls, wherever it is shown"
-
-
-@each(
-    Attack("a failure quotes an escape sequence", MESSAGE, SPELLED, Failure(f"no {CLIPBOARD}\n\r!")),
-    Attack("an engine's error quotes an escape sequence", MESSAGE, SPELLED, EngineError("\x9b2J\u202e")),
-    Attack("bad input quotes an escape sequence", MESSAGE, SPELLED, UserError(f"no {CLIPBOARD}\n\r!")),
-)
-def test_messages(attack: Attack) -> None:
-    assert steering(str(attack.given)) == [] and "\n" not in str(attack.given)
-
-
-BUG = "A bug's traceback and a log line are shown without controls"
-
-
-@each(
-    Attack("a plug-in fails with an escape sequence", BUG, SPELLED, f"raise RuntimeError({CLIPBOARD!r})"),
-    Attack("a plug-in warns with an escape sequence", BUG, SPELLED, f"log().warning({CLIPBOARD!r}); raise KeyError"),
-    Attack(
-        "a plug-in's error has a cause with an escape sequence",
-        BUG,
-        SPELLED,
-        f"raise RuntimeError('x') from ValueError({CLIPBOARD!r})",
-    ),
-)
-def test_a_bug(attack: Attack, tmp_path: Path) -> None:
-    file = tmp_path / "plugin.py"
-    file.write_text(
-        "import dataclasses, logging\nlog = logging.getLogger\n@dataclasses.dataclass\nclass Go:\n"
-        f"    def __call__(self):\n        {attack.given}\n"
-    )
-    code = "import sys; from orgthink.cli import main; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", code, f"{file}:Go"], capture_output=True, text=True, cwd=ROOT, timeout=60
-    )
-    lines = [line for line in done.stderr.splitlines() if "raise" not in line]  # the source, as the traceback quotes it
-    assert done.returncode == 1 and "Traceback" in done.stderr and steering("".join(lines)) == []
-    assert "\\u001b]52" in done.stderr
-
-
-@each(
-    Attack(
-        "a new `print` that passes no cleaner",
-        "One function prints; nothing else in the package does",
-        "a test that fails",
-        {
-            "orgthink/util/terminal.py",
-            "orgthink/record/episode_json.py",
-        },
-    )
-)
-def test_one_function_prints(attack: Attack) -> None:
-    """Only `episode_json` prints too: its own schema."""
-    files = [*(ROOT / "orgthink").rglob("*.py"), *(ROOT / "packages").glob("*/orgthink_*/**/*.py")]
-    printing = {
-        str(file.relative_to(ROOT))
-        for file in files
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
-    }
-    assert printing == attack.given

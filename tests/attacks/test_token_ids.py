@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 from attacks.catalogue import Attack, each
-from attacks.hostile import evaluated
-from loopback import Play, sends
 from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, normalizers
 
@@ -17,7 +15,6 @@ from orgthink.engines.engine import FinishReason
 from orgthink.models.tokenizer import PieceStream, Tokenizer
 from orgthink.record.episode import Sampling
 
-ANY = "Any ids are a text: bytes that are no character end no episode."
 BOUND = "Ids are decoded up to what was asked for, each in constant time."
 
 NOTHING = 2**31 - 1
@@ -31,7 +28,6 @@ def byte(number: int) -> int:
 
 
 IDS = {text: byte(256) + i for i, text in enumerate(WORDS)}
-SOLVED = [IDS[text] for text in ("▁so", "▁", *"<ANSWER>", "▁", "3", "▁", *"</ANSWER>")]
 
 
 @pytest.fixture
@@ -51,28 +47,6 @@ def tokenizer(tmp_path: Path) -> Tokenizer:
 
 def answer(*ids: int, finish: str = "stop") -> str:
     return json.dumps({"choices": [{"text": "", "token_ids": ids, "finish_reason": finish}]})
-
-
-def replies(*ids: int) -> Play:
-    return sends(*[json.dumps({"choices": [{"text": "", "token_ids": [one]}]}) for one in ids], answer(2))
-
-
-C = IDS["c"]
-
-
-@each(
-    Attack("a comma as a byte, a byte that begins nothing, and a letter", ANY, "`,�c`", [byte(0x2C), byte(0xFF), C]),
-    Attack("half a character, and a letter", ANY, "`c�c`", [C, byte(0xC3), C]),
-    Attack("a character, half of another one, and a letter", ANY, "`é�c`", [byte(0xC3), byte(0xA9), byte(0xC3), C]),
-    Attack("an id that is none between two letters", ANY, "`cc`", [C, NOTHING, C]),
-    Attack("an id that is none, within a character", ANY, "`cé`", [C, byte(0xC3), NOTHING, byte(0xA9)]),
-    Attack("sixteen bytes that begin nothing", ANY, f"`{'�' * 16}`", [byte(0xFF)] * 16),
-)
-async def test_bytes_that_are_no_character(attack: Attack, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    assert "".join(map(tokenizer.pieces().piece, attack.given)) == attack.outcome.strip("`")
-    plays = replies(*SOLVED, *attack.given), replies(*SOLVED), replies(*SOLVED)
-    episodes = await evaluated(tmp_path / "run", *plays, mode="tokens", tokenizer=tokenizer)
-    assert [(episode.answer, episode.error) for episode in episodes.values()] == [("3", None)] * 3
 
 
 @each(

@@ -18,8 +18,6 @@ from orgthink.cli import main
 from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.record.episode import SCHEMA_VERSION, Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.record.episode_json import dump
-from orgthink.training.recipes.jobs import Pairs
-from orgthink.training.sft import SftSettings
 from orgthink.util.settings import plain
 
 CODE = "No code that a run folder names is run unless `--trust` is given."
@@ -76,29 +74,6 @@ def test_rows_of_a_foreign_run(attack: Attack, here: Path, capsys: pytest.Captur
     assert (here / "ran").exists()
 
 
-ODD = "unknown, and the training goes on"
-
-
-def synthesis(**changes: Any) -> dict[str, Any]:
-    return {"task": "countdown", "n": 1, "teacher": None, "prompts": "paper", "capacity": 2} | changes
-
-
-@each(
-    Attack("beside a file of pairs, a task that is a file of code", CODE, "it is not read",
-           (synthesis(task="run/evil.py:TASK"), {"prompts": "paper", "capacity": 2})),
-    Attack("beside a file of pairs, prompts that are a file of code", CODE, ODD,
-           (synthesis(prompts="run/evil.py:TASK"), {})),
-    Attack("beside a file of pairs, a capacity in words", CODE, ODD, (synthesis(capacity="two"), {})),
-    Attack("beside a file of pairs, a capacity of −10⁴⁰⁰", CODE, ODD, (synthesis(capacity=-(10**400)), {})),
-    Attack("beside a file of pairs, settings that are a list", CODE, ODD, ([1], {})),
-)  # fmt: skip
-def test_pairs_beside_a_foreign_config(attack: Attack, here: Path) -> None:
-    settings, made_for = attack.given
-    folder = foreign("synth", settings)
-    assert Pairs(SftSettings(steps=1), pairs=str(folder / "pairs.jsonl"))._made_for == made_for
-    assert not (here / "ran").exists()
-
-
 class Judges:
     """Runs nothing, and remembers what it was asked to run."""
 
@@ -151,21 +126,3 @@ def test_a_program_in_a_record(attack: Attack, judges: Judges, capsys: pytest.Ca
     settings = livecodebench.SETTINGS
     limits = JudgeLimits(settings["seconds"], settings["memory_mb"])
     assert judges.asked == [limits]
-
-
-@each(Attack("a record with a program that is not its answer", PROGRAMS, "the solver is not graded"))
-def test_a_program_in_a_record_that_is_not_its_answer(
-    attack: Attack, judges: Judges, capsys: pytest.CaptureFixture[str]
-) -> None:
-    foreign("eval", evaluation("bench:livecodebench-v6:rows.jsonl", "sequential"), graded_by_programs("another"))
-    assert main(["measure", "run", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["summary"]["a"]["solver_correct"]["mean"] is None
-    assert judges.asked == []
-
-
-@each(Attack("rows of a record with a program are exported", PROGRAMS, LINE))
-def test_rows_of_a_program_in_a_record(attack: Attack, judges: Judges, capsys: pytest.CaptureFixture[str]) -> None:
-    foreign("eval", evaluation("bench:livecodebench-v6:rows.jsonl", "asyncthink"), graded_by_programs())
-    assert main(["export", "rows", "run", *ROWS]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "--trust" in line and judges.asked == []
