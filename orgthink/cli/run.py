@@ -16,8 +16,7 @@ from orgthink.engines import Engines
 from orgthink.evaluate.plan import QUESTION, distinct
 from orgthink.evaluate.run import solve
 from orgthink.measure.accuracy import all_correct
-from orgthink.measure.concurrency import concurrency
-from orgthink.measure.latency import critical_path
+from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.usage import Prices, dollars, sampled_tokens, spent
 from orgthink.record.episode import Episode, Problem
 from orgthink.record.episode_json import dump

@@ -45,7 +45,7 @@ class Column:
     """Samples per problem that a row must have."""
 
     def value(self, row: Row) -> Mapping[str, Any]:
-        """Mean, low and high of an organization; the mean is `None` if there is none."""
+        """Mean, low and high of an organization; the mean is `None` without a value."""
         found: Any = row if self.k in (None, row.get("k")) else {}
         for part in self.path or (self.key,):
             try:

@@ -1,19 +1,16 @@
-"""Critical-path latency (Eq. 4 of AsyncThink): the number of sequential decoding steps of an episode.
+"""Critical-path latency (Eq. 4 of AsyncThink), the number of sequential decoding steps, and concurrency η (Eq. 1).
 
 Only sampled tokens are steps. Prompts, injected text and code take none. A parent that joins waits until the child has
 ended. The size of the pool has no effect: a Fork starts its child at once. If forks had to wait for a free place, the
 measured seconds show it and this latency does not.
-
-`critical_path` is the paper's recurrence. `longest_path` computes the same number on the graph of forks and joins. The
-two share no code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
 from itertools import pairwise
+from typing import Literal
 
 from orgthink.record.episode import EdgeKind, Episode, Trace
 
@@ -144,27 +141,30 @@ def critical_stretches(episode: Episode) -> tuple[Stretch, ...]:
             return tuple(reversed(path))
 
 
-def longest_path(episode: Episode) -> int:
-    """Length of the longest path from the root's start to its end in the graph of forks and joins.
+Count = Literal["workers", "pool", "joined"]
+"""Agents that count for η. `workers`: forked agents only, as Eq. 1 is printed. `pool`: every agent, the organizer too;
+most of the paper's tables fit it. `joined`: the pool without workers whose work never reached the root."""
 
-    The nodes are the start and end of each agent, the forks and the joins. An edge between two consecutive nodes of an
-    agent costs the steps that it decodes between them. The edges from a fork to the child's start and from the child's
-    end to the join cost 0.
+
+def concurrency(episode: Episode, count: Count = "pool") -> float | None:
+    """η in agents, not divided by c; `None` if nothing was decoded on the critical path.
+
+    An agent that waits at a join does not decode; a worker that is never joined decodes until it or the episode ends.
     """
-    before: dict[str, dict[str, int]] = {}
-    for trace in episode.traces:
-        node, done = f"start {trace.agent}", 0
-        before.setdefault(node, {})
-        for edge in trace.edges:
-            event = f"{edge.kind} {edge.child}"
-            before.setdefault(event, {})[node] = edge.at - done
-            if edge.kind is EdgeKind.FORK:
-                before.setdefault(f"start {edge.child}", {})[event] = 0
-            else:
-                before[event][f"end {edge.child}"] = 0
-            node, done = event, edge.at
-        before.setdefault(f"end {trace.agent}", {})[node] = trace.steps - done
-    distance: dict[str, int] = {}
-    for node in TopologicalSorter(before).static_order():
-        distance[node] = max((distance[source] + cost for source, cost in before[node].items()), default=0)
-    return distance[f"end {episode.root.agent}"]
+    steps = critical_path(episode)
+    if steps == 0:
+        return None
+    left_out = {episode.root.agent} if count == "workers" else set()
+    if count == "joined":
+        left_out = {trace.agent for trace in episode.traces} - _joined_agents(episode)
+    return sum(s.end - s.start for s in timeline(episode) if s.agent not in left_out) / steps
+
+
+def _joined_agents(episode: Episode) -> set[str]:
+    """The root, and every worker that returned something to one of these that joined it."""
+    returned = {trace.agent for trace in episode.traces if trace.returned}
+    joined = {episode.root.agent}
+    for trace in episode.traces:  # children come after their parents
+        if trace.agent in joined:
+            joined |= returned & {edge.child for edge in trace.joins}
+    return joined

@@ -1,4 +1,4 @@
-"""What a manager did in its rounds (section 3.1 of ParaManager), read off an episode's record.
+"""Rounds, calls and costs of a manager (section 3.1 of ParaManager), read off an episode's record.
 
 A round is a reply of the manager and the responses to its calls. A reply is what it decoded before an injection, in one
 span, in several, or in none: an empty reply has a response too, that there is no call in it. The rounds end with the
@@ -36,16 +36,16 @@ _KEY = re.compile(r"[1-9][0-9]*\.[1-9][0-9]*")
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A reply, and what came of its calls."""
+    """A reply and the responses to its calls."""
 
     reply: ManagerReply
-    """What the manager wrote: y_t."""
+    """The manager's reply: y_t."""
     responses: tuple[Response, ...]
-    """What it was told, in order of the calls: o_t. Empty where the episode ended before."""
+    """The responses in order of the calls: o_t. Empty if the episode ended before."""
 
     @property
     def ends(self) -> bool:
-        """Whether it calls `final_answer`; whatever else it calls is not made then."""
+        """Whether it calls `final_answer`; its other calls are not made then."""
         return any(isinstance(call, ToolCall) and call.name == FINAL for call in self.reply.calls)
 
 
@@ -80,15 +80,12 @@ def _turns(manager: Trace) -> Iterator[tuple[str, str]]:
 
 
 def calls(episode: Episode, tags: CallTags = TAGS) -> tuple[ToolCall | BadCall, ...]:
-    """Everything that the manager wrote as a call, whatever came of it, in order."""
+    """All calls that the manager wrote, in order, also refused and invalid ones."""
     return tuple(call for one in rounds(episode, tags) for call in one.reply.calls)
 
 
 def executed(episode: Episode) -> list[Trace]:
-    """Who did the calls of tools that were executed, in order.
-
-    These are forks, which no text can forge: neither a call that was refused is among them nor `final_answer`.
-    """
+    """The agents that did the executed calls, in order. Refused calls and `final_answer` have no agent."""
     traces = {trace.agent: trace for trace in episode.traces}
     forks = episode.root.forks if managed(episode) else ()
     return [traces[fork.child] for fork in forks if _KEY.fullmatch(fork.key)]
@@ -113,7 +110,7 @@ def models(episode: Episode) -> Counter[str]:
 
 
 def statuses(episode: Episode, tags: CallTags = TAGS) -> Counter[CallStatus]:
-    """How the calls ended, refused ones too, as the manager was told."""
+    """Statuses of all calls, refused ones included."""
     return Counter(response.status for one in rounds(episode, tags) for response in one.responses)
 
 
@@ -136,9 +133,9 @@ def requested_per_round(episode: Episode, tags: CallTags = TAGS) -> float | None
 
 
 def cost(episode: Episode) -> float | None:
-    """C(τ) in cost units, over all agents that know theirs; `None` if nobody does.
+    """C(τ) in cost units, over all agents with a known cost; `None` without any.
 
-    A manager that forked nobody spent nothing.
+    A manager without forks spent nothing.
     """
     known = [trace.cost for trace in episode.traces if trace.cost is not None]
     idle = managed(episode) and not episode.root.forks

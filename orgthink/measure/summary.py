@@ -20,9 +20,8 @@ from orgthink.measure.accuracy import (
     pass_at_k,
     was_truncated,
 )
-from orgthink.measure.concurrency import concurrency
 from orgthink.measure.estimate import Estimate, Values, average, difference, proportion
-from orgthink.measure.latency import critical_path
+from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.orchestration import (
     calls,
     calls_per_round,

@@ -18,8 +18,7 @@ from pydantic import BaseModel, Field
 
 from orgthink.grammar.actions import Action, Answer, Fork, Join, Return
 from orgthink.grammar.asyncthink import DIALECT, Injected, Keys, read, reading, worker_scanner
-from orgthink.measure.concurrency import concurrency
-from orgthink.measure.latency import critical_path
+from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import (
     Edge,
@@ -111,7 +110,7 @@ class _Record:
         self._answer: str | None = None
 
     def returned(self, key: str) -> str | None:
-        """What the last worker that was forked with a key returned."""
+        """The result of the last worker that was forked with a key."""
         returns = {trace.agent: trace.returned for trace in self._traces}
         return returns.get(self._children.get(key, ""))
 
@@ -152,7 +151,7 @@ class _Record:
         self._traces.append(_worker(child, texts[taken]))
 
     def episode(self, capacity: int) -> Episode:
-        answer = self._answer or None  # an empty answer is none
+        answer = self._answer or None
         if answer is None:
             self._faults.append(FormatFault(FormatError.NO_ANSWER, _ROOT, self._steps))
         status = Status.NO_RETURN if answer is None else Status.OK
@@ -172,7 +171,7 @@ class _Record:
 
 
 def returned_by(worker: str) -> str | None:
-    """What a worker's text returns."""
+    """The result in a worker's text."""
     scanner = worker_scanner()
     events = scanner.feed(worker) + scanner.close()
     return next((event.action.text.strip() for event in events if isinstance(event.action, Return)), None)

@@ -1,7 +1,6 @@
-"""How well verifiers judge and correctors mend (section 3.2 of MarsRL), read off an episode's record.
+"""Judgements of verifiers (section 3.2 of MarsRL) in an episode's record.
 
-Verifiers and correctors get the solution that stands: the solver's, until a corrector's comes to its end. So the record
-tells what each judged, and the task whether that was right.
+A verifier gets the solver's solution, or that of the last corrector that finished. The task tells whether it was right.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from orgthink.tasks import task_of
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a verifier said of a solution, and what is true of it."""
+    """A verifier's verdict on a solution, and whether the solution was right."""
 
     problem: str
     """Id of the problem."""
     agent: str
-    """Who judged."""
+    """Id of the verifier."""
     stream: str
     """`verifier-1` if the solution was a solver's, `verifier-2` if a corrector's."""
     verdict: Verdict
-    """What it said; a report that was cut off says nothing."""
+    """The verdict; UNPARSED for a report that was cut off."""
     right: bool
     """Whether the solution was right."""
 
@@ -49,7 +48,7 @@ def solver_grade(episode: Episode) -> Grade | None:
     solver = [solvers[0], *whole][-1]
     try:
         return _grade(episode, solver)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):  # the record may be anybody's
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):  # the record may come from elsewhere
         return episode.grade if _answer(solver) == episode.answer else None
 
 
@@ -69,17 +68,17 @@ def judgements(episode: Episode, form: VerdictForm) -> list[Judgement]:
 
 
 def _own(episode: Episode) -> list[Trace]:
-    """The root and whom it forked. Those below work on sub-queries, of which no task tells what is right."""
+    """The root and its children. Deeper agents work on sub-queries, which no task can grade."""
     return [trace for trace in episode.traces if trace is episode.root or trace.parent == episode.root.agent]
 
 
 def _with_draft(traces: Iterable[Trace]) -> Iterator[tuple[Trace, Trace]]:
-    """Each verifier and corrector, and whose solution stood when it began."""
+    """Each verifier and corrector with the agent whose solution it got."""
     draft: Trace | None = None
     for trace in traces:
         if trace.role in ("verifier", "corrector"):
             if draft is None:
-                raise ValueError(f"{trace.agent} has nothing to work on: no solver came before it")
+                raise ValueError(f"{trace.agent} has no solution to work on: there is no solver before it")
             yield trace, draft
         if trace.role in ("solver", "corrector") and (draft is None or trace.status is Status.OK):
             draft = trace
@@ -98,7 +97,7 @@ def _answer(solved: Trace) -> str | None:
 
 
 def _grade(episode: Episode, solved: Trace) -> Grade:
-    """Of a solution's answer: nothing is right without one."""
+    """Grade of a solution's answer; 0 without an answer."""
     answer = _answer(solved)
     problem, task = episode.problem, task_of(episode.problem)
     if task is None:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from orgthink.measure.concurrency import Count, concurrency
-from orgthink.measure.latency import critical_path
+from orgthink.measure.latency import Count, concurrency, critical_path
 from orgthink.record.episode import Episode, FormatError
 from orgthink.rewards import EpisodeReward, Score
 from orgthink.util.errors import require_at_least

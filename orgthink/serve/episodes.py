@@ -53,17 +53,18 @@ class Served:
             raise RequestError(text, code="context_length_exceeded", param="messages")
 
     def require_sampling_noise(self, sampling: Sampling) -> None:
-        """RequestError if agents with the same prompt would be greedy. It says what a client can do, who cannot give
-        the server options, and what whoever serves can."""
+        """RequestError if agents with the same prompt would be greedy."""
         greedy = greedy_vote(self.organization, sampling, self.limits.capacity, self.roles)
         if greedy is None:
             return
-        same = f"{self.organization.name} asks {greedy.agents} agents the same, and at temperature 0 all answer alike"
-        ways = [f"whoever serves can set --sampling {greedy.role}.temperature=1"]
+        same = f"{self.organization.name} gives {greedy.agents} agents the same prompt"
+        ways = [f"the operator of the server can set --sampling {greedy.role}.temperature=1"]
         if greedy.role not in self.roles:
             unset = "leave temperature out, or " if self.default.sampling.temperature > 0 else ""
             ways.insert(0, f"{unset}ask for a temperature above 0")
-        raise RequestError(f"{same}: {'; '.join(ways)}", code="unsupported", param="temperature")
+        raise RequestError(
+            f"{same}, and at temperature 0 all answer alike: {'; '.join(ways)}", code="unsupported", param="temperature"
+        )
 
 
 @dataclass(slots=True)

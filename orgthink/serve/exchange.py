@@ -1,4 +1,4 @@
-"""What every interface sends: JSON and server-sent events without secrets, and the order of a stream."""
+"""JSON and server-sent events of both interfaces, without secrets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orgthink.serve.question import Question, RequestError
 from orgthink.util.redaction import redact_json
 
 QUIET = 10.0
-"""Seconds without a text after which a stream sends a comment, so that nobody takes it for dead."""
+"""Seconds without a text after which a stream sends a comment, so that proxies keep it open."""
 _LINE_ENDS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
 """Ends of lines that JSON does not escape."""
 
@@ -30,7 +30,7 @@ class Exchange(Protocol):
         ...
 
     def whole(self, episode: Episode, lanes: str) -> dict[str, Any]:
-        """The response at once. `lanes` is what the agents said."""
+        """The response at once. `lanes` is the text of the agents."""
         ...
 
     def begins(self) -> Iterable[bytes]:
@@ -90,7 +90,7 @@ async def events(
 
 
 def answered(episode: Episode) -> Episode:
-    """RequestError if an engine failed it. That a prompt is too long for a model is its client's to mend."""
+    """The episode; RequestError if an engine failed or the prompt is too long for a model."""
     if not engine_failed(episode):
         return episode
     if {trace.exhausted and trace.exhausted.budget for trace in failed_agents(episode)} == {"context"}:

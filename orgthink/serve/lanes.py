@@ -1,7 +1,7 @@
-"""What agents say while they work, as one text: the reasoning that a client sees.
+"""Merges the texts of all agents into one: the reasoning that a client sees.
 
-One agent has the floor, and its text goes out as it comes until its line ends. The lines of the others wait until they
-are whole. A new speaker is named.
+One agent streams until its line ends; the lines of the others wait until they are complete. A change of agent is marked
+by its name.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ class Lanes:
         """`say` gets the next text of the reasoning, never an empty one."""
         self._say = say
         self._speaker: str | None = None
-        """Whose line is open."""
+        """Agent whose line is open."""
         self._named: str | None = None
-        """Who spoke last."""
+        """Agent named last."""
         self._waiting: dict[str, list[str]] = {}
-        """Text of the others that is not a whole line yet: its parts, which may be many."""
+        """Parts of incomplete lines of other agents."""
         self._empty = True
-        """Whether nothing was said yet."""
+        """Whether no text was sent yet."""
 
     def watch(self, kind: str, agent: Agent, text: str) -> None:
         if kind == "text":
             self._text(agent.id, text)
         elif kind == "drop":
             self._waiting.pop(agent.id, None)
-            self._line(f"[{agent.id} begins anew: its server broke off]")
+            self._line(f"[{agent.id} starts again: the connection to its server broke]")
         elif kind in _EVENTS:
             if rest := self._taken(agent.id):
                 self._lines(agent.id, rest)
@@ -53,17 +53,17 @@ class Lanes:
         self._speaker = None if text.endswith("\n") else name
 
     def _taken(self, name: str) -> str:
-        """What waits of an agent, which waits no longer."""
+        """Remove and return the waiting text of an agent."""
         return "".join(self._waiting.pop(name, ()))
 
     def _open(self, name: str) -> None:
-        """Let an agent speak on its own line."""
+        """Start a line of an agent."""
         if self._named != name:
             self._emit(("" if self._empty else "\n") + f"[{name}] ")
         self._named = self._speaker = name
 
     def _lines(self, name: str, text: str) -> None:
-        """Whole lines of an agent that does not have the floor: they interrupt who has it."""
+        """Complete lines of another agent, on lines of their own."""
         if text.strip():
             self._line(f"[{name}] {text.strip()}")
 

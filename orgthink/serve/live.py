@@ -1,4 +1,4 @@
-"""What the live page shows: episodes at work, as their agents stand, and those that ended last."""
+"""Data of the live page: running episodes and the last ones that ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orgthink.view.pack import listed, opened
 RECENT = 200
 """Episodes that have ended and are still listed. All are in the run folder."""
 RUNNING = "running"
-"""Stands where an episode or an agent that has ended says why it stopped."""
+"""Stop reason of an episode or agent that has not ended."""
 QUESTION = 120
 """Characters of a question by which an episode is listed."""
 
@@ -34,11 +34,11 @@ class Snapshot(NamedTuple):
     episode: Episode
     """The record so far."""
     name: str
-    """Under which the page knows it."""
+    """Its name on the page."""
     question: str
-    """By which it is listed."""
+    """The text that it is listed by."""
     working: Set[str] | None = None
-    """Agents that are at work; `None` after its end."""
+    """Agents that are running; `None` after its end."""
 
     def packed(self) -> dict[str, Any]:
         """The page's data of it."""
@@ -53,14 +53,14 @@ class Snapshot(NamedTuple):
 
 
 class Running:
-    """An episode at work. Its watcher is `watch`, which tells its client's."""
+    """An episode at work. `watch` is its watcher and passes events on to the client's."""
 
     def __init__(self, problem: Problem, organization: str, capacity: int, client: Watcher) -> None:
         self.id, self.problem = uuid4().hex, problem
         self.question = excerpt(problem.text, QUESTION)
         self._organization, self._capacity, self._client = organization, capacity, client
         self._agents: dict[str, Agent] = {}
-        """Those that have begun, parents first."""
+        """Agents that have begun, parents first."""
 
     def watch(self, kind: str, agent: Agent, text: str) -> None:
         if kind == "start":
@@ -104,19 +104,19 @@ class Ended:
     """An episode that has ended."""
 
     number: int
-    """How many had ended with it."""
+    """Its number among the ended episodes, from 1."""
     place: int
-    """Where it begins in the run folder's file of episodes, in bytes."""
+    """Its byte offset in the file of episodes."""
     row: Row
-    """How it is listed."""
+    """Its row in the list."""
 
 
 class Board:
-    """The episodes that the page shows. What an episode said is read from the run folder when somebody opens it."""
+    """The episodes that the page shows. The texts of an episode are read from the run folder when it is opened."""
 
     def __init__(self, journal: Journal) -> None:
         self.id = uuid4().hex
-        """Of this server: it begins to count anew."""
+        """Id of this server process, whose numbers start at 1."""
         self._journal, self._numbers = journal, count(1)
         self._running: dict[str, Running] = {}
         self._ended: deque[Ended] = deque(maxlen=RECENT)
@@ -125,7 +125,7 @@ class Board:
         self._running[running.id] = running
 
     def end(self, running: Running) -> None:
-        """Nothing of it runs any more."""
+        """Remove an episode that has ended."""
         self._running.pop(running.id, None)
 
     def store(self, running: Running, episode: Episode) -> None:
@@ -136,7 +136,7 @@ class Board:
         self._ended.append(Ended(next(self._numbers), place, listed(episode, running.id, running.question)))
 
     def listing(self, after: int) -> dict[str, Any]:
-        """What runs, and what has ended after so many others, the newest first."""
+        """Running episodes, and those with a number above `after` that ended, the newest first."""
         ended = [one.row for one in reversed(self._ended) if one.number > after]
         number = self._ended[-1].number if self._ended else 0
         return {
@@ -158,5 +158,5 @@ class Board:
     def _read(self, ended: Ended) -> Snapshot | None:
         try:
             return Snapshot(self._journal.at(ended.place), ended.row["id"], ended.row["problem"])
-        except (OSError, ValueError, UserError):  # somebody has moved or cut the file meanwhile
+        except (OSError, ValueError, UserError):  # the file was moved or cut
             return None

@@ -1,4 +1,4 @@
-"""What a client wants, whichever interface it came through, and what every interface refuses in one line."""
+"""The request of a client in both interfaces, and its checks."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from orgthink.record.episode import Message, Problem
 from orgthink.util.terminal import excerpt
 
 TASK = "served"
-"""Task of a problem that came from a client: nobody can grade it."""
+"""Task of a client's problem, which has no grader."""
 
 PLACE = 100
-"""Characters of the place of what is wrong in a request, which may hold the client's own names, and of such a name."""
+"""Most characters of a path or a client's word in an error message."""
 
 MOST_PARTS = 10_000
 """Parts of all messages together."""
 
 NO_TOOLS = "messages with tool calls or their results are not supported by an organization"
-"""Why a conversation in which tools were called is refused."""
+"""Error for a conversation with tool calls."""
 
 EXTENSIONS: Mapping[str, tuple[Any, ...]] = {
     "best_of": (1,),
@@ -36,21 +36,21 @@ EXTENSIONS: Mapping[str, tuple[Any, ...]] = {
     "guided_grammar": (),
     "structured_outputs": (),
 }
-"""Members that vLLM and other servers add to OpenAI's interfaces. An organization cannot honour them either; the values
-of each that want nothing."""
+"""Members that vLLM and other servers add to OpenAI's interfaces. An organization does not support them; the values
+of each that have no effect."""
 
 T = TypeVar("T", bound=BaseModel)
 Item = TypeVar("Item")
 
 Many = Annotated[list[Item], Field(fail_fast=True)]
-"""A list of which the first wrong item is an error, and no other: a list of all takes long, and much memory."""
+"""A list whose check stops at the first wrong item."""
 
 Tokens = Annotated[int, Field(ge=1, lt=2**63)]
 """Most tokens."""
 
 
 class RequestError(Exception):
-    """A request that is not served, as OpenAI would say it."""
+    """A refused request, with OpenAI's error body."""
 
     def __init__(self, message: str, status: int = 400, *, code: str | None = None, param: str | None = None) -> None:
         super().__init__(message)
@@ -88,7 +88,7 @@ class ChatMessage(BaseModel):
 
     role: Literal["system", "developer", "user", "assistant"]
     tool_calls: Any = None
-    """Nothing: an organization calls no tools of clients. Before the content, which is null beside tool calls."""
+    """Nothing: an organization calls no tools of clients. Before the content, which is null if there are tool calls."""
     function_call: Any = None
     """The older form of `tool_calls`."""
     content: Many[_TextPart]
@@ -131,7 +131,7 @@ def _few_parts(turns: Any) -> Any:
 
 
 Conversation = Annotated[Many[Item], Field(min_length=1, max_length=10_000), BeforeValidator(_few_parts)]
-"""What was said, in items of an interface."""
+"""A list of messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,16 +149,16 @@ class Question:
     top_p: float | None
     """Of sampling; `None`: the server's."""
     seed: int | None
-    """Of the whole tree; `None`: the answer is drawn anew."""
+    """Of the whole tree; `None`: a random one."""
 
     @property
     def size(self) -> int:
-        """Bytes of what was said."""
+        """Bytes of the messages."""
         return sum(len(message.content.encode()) for message in self.messages)
 
     @property
     def problem(self) -> Problem:
-        """The last message is the question; what was said before is told to whoever is told the question.
+        """The last message is the question; the messages before it are its history.
 
         The same conversation is the same problem, so that a seed draws the same answer.
         """
@@ -170,11 +170,11 @@ class Question:
 def parse(body: bytes, unsupported: Mapping[str, tuple[Any, ...]], model: type[T]) -> T:
     """The request in a body; RequestError in one line.
 
-    `unsupported` are members that an organization cannot honour, by their paths, and the values of each that want
-    nothing. Members that nobody has heard of are ignored, as OpenAI adds new ones often.
+    `unsupported` are members that are not supported, by their paths, and the values of each that have no
+    effect. Unknown members are ignored: OpenAI often adds new ones.
     """
     try:
-        raw = from_json(body, allow_inf_nan=False)  # which, unlike json.loads, takes no half surrogates
+        raw = from_json(body, allow_inf_nan=False)  # unlike json.loads, it refuses half surrogates
     except ValueError:
         raise RequestError("the body is not JSON", code="invalid_json") from None
     if not isinstance(raw, dict):
@@ -194,7 +194,7 @@ def parse(body: bytes, unsupported: Mapping[str, tuple[Any, ...]], model: type[T
 
 
 def _member(raw: Any, path: str) -> Any:
-    """What stands at a path such as `reasoning.effort`; `None` if nothing does."""
+    """The value at a path such as `reasoning.effort`; `None` without one."""
     for name in path.split("."):
         raw = raw.get(name) if isinstance(raw, dict) else None
     return raw

@@ -1,11 +1,10 @@
-"""What a served episode used, and what is worth knowing of it, in the form of OpenAI's `usage`."""
+"""OpenAI's `usage` and other numbers of a served episode."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from orgthink.measure.concurrency import concurrency
-from orgthink.measure.latency import critical_path
+from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.usage import context_tokens, sampled_tokens
 from orgthink.record.episode import Episode, StopReason, Trace
 

@@ -90,7 +90,7 @@ def task_of(problem: Problem) -> Task | None:
     """The task of a problem; `None` if it is unknown, as for a question from the command line."""
     if problem.task in _opened:
         return _opened[problem.task]
-    if any(references(problem.task)):  # a record may be anybody's, and a reference would be executed
+    if any(references(problem.task)):  # the record may come from elsewhere, and a reference would be executed
         return None
     if is_task(problem.task):
         return TASKS[problem.task]

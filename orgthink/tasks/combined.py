@@ -94,7 +94,7 @@ class Part(_Derived):
         self.i, self.n = i, n
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
-        """The problems of the part; UserError if there are none."""
+        """The problems of the part; UserError if it is empty."""
         missed = 0
         for problem in self.task.problems(split, seed):
             missed = 0 if split == "test" or self.contains(problem) else missed + 1

@@ -15,7 +15,8 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
+from itertools import combinations
 from typing import Any
 
 from orgthink.record.episode import Grade, Problem
@@ -53,39 +54,26 @@ def all_solutions(numbers: list[int], max_size: int) -> Table:
 def has_solutions(numbers: list[int], target: int, wanted: int) -> bool:
     """Whether at least so many different solutions of three to six numbers are found, such as `all_solutions` lists.
 
-    It looks for solutions whose two outermost parts have at most three numbers each, the smallest first, so a target
-    that only other solutions reach is not recognized.
+    It looks for solutions whose two outermost parts have at most three numbers each: a target that only other
+    solutions reach is not recognized.
     """
     found: set[tuple[int, int]] = set()
-    table = all_solutions(numbers, 2)
-    for left, right in ((1, 2), (2, 2), (1, 3), (2, 3), (3, 3)):
-        if right == 3 and left == 1:
-            table = all_solutions(numbers, 3)
-        for mask, other in _disjoint(len(numbers), left, right):
-            values = table[other]
-            for a, counts in table[mask].items():
-                for b, operator in _partners(a, target):
-                    if b in values:
-                        found.update((mask | other, x + y + _ONE[operator]) for x in counts for y in values[b])
-            if len(found) >= wanted:
-                return True
+    table = all_solutions(numbers, 3)
+    for one, other in combinations(table, 2):
+        if one & other or (one | other).bit_count() < 3:
+            continue
+        values = table[other]
+        for a, counts in table[one].items():
+            for b, operator in _partners(a, target):
+                if b in values:
+                    found.update((one | other, x + y + _ONE[operator]) for x in counts for y in values[b])
+        if len(found) >= wanted:
+            return True
     return False
 
 
-@cache
-def _disjoint(n: int, left: int, right: int) -> list[tuple[int, int]]:
-    """Pairs of subsets of these sizes without a common element, as bit masks."""
-    masks = range(1, 1 << n)
-    return [
-        (one, other)
-        for one in masks
-        for other in masks
-        if one.bit_count() == left and other.bit_count() == right and not one & other and (left < right or one < other)
-    ]
-
-
 def _partners(a: int, target: int) -> Iterator[tuple[int, str]]:
-    """What makes the target of a value, and by which operator."""
+    """Values and operators that make the target with `a`."""
     if target > a:
         yield target - a, "+"
     if a > target:

@@ -87,6 +87,8 @@ _NAME = re.compile(
 """What an offered result may be called, such as `m+n`, `|S|` or `Area of ABC`."""
 _ORDERED = re.compile(r"ordered|coordinates|vector|\([a-z](?:, ?[a-z])+\)")
 """In a question: it asks for a tuple, and brackets may be missing."""
+_REWRITES = re.compile(r"\b(?:factor|expand|simplif)", re.IGNORECASE)
+"""In a question: it asks for another form of its own formula, so the form of the result matters."""
 _SEPARATOR = re.compile(r"[,;]| (?:and|or) ")
 
 
@@ -331,6 +333,8 @@ def _is_finished(right: str, offered: str, question: str) -> bool:
     if "^" in offered and "^" not in right and "^" in question and literal(offered) and "10^" not in offered:
         return False
     form = _form(offered)
+    if _REWRITES.search(question) and literal(right) is None:
+        return form == _form(right)
     copied = any(form == _form(_plain(formula)) for formula in re.split(r"\$|[=,?]|\. |\\[()\[\]]", question))
     within = re.search(rf"(?<![\w.]){re.escape(offered)}(?![\w.])", _plain(question))
     return not operations or form == _form(right) or not (copied or within)

@@ -16,12 +16,12 @@ SECONDS = 2
 """Processor seconds for one question."""
 
 PROCESS = IsolatedProcess(__name__)
-"""It is asked `[right, offered]`, and answers whether they are equal."""
+"""Its request is `[right, offered]`, its answer whether they are equal."""
 
 
 @cache
 def require_math_verify() -> None:
-    """UserError without math-verify. Some answers need none, but nobody knows that before they are paid for."""
+    """UserError without math-verify. Checked before the first request."""
     if find_spec("math_verify") is None:
         raise UserError("grading mathematics needs math-verify: pip install 'orgthink[math]'")
 
@@ -35,7 +35,7 @@ def is_same(right: str, offered: str) -> bool:
         raise ToolError(str(error)) from error
     try:
         return _decided(right, offered)
-    except ProcessEnded:  # wrong, as what takes too long; not remembered, for somebody else may have ended it
+    except ProcessEnded:  # wrong, but not cached: the process may have been ended for another reason
         return False
 
 
@@ -82,8 +82,8 @@ _CLOSE = 1e-9
 
 
 def _differ(one: Any, other: Any) -> bool:
-    """Whether two formulas that math-verify takes for equal are not: to it a difference below 1e-30 is none. They are
-    compared once more, by their values at whole numbers, however small these are."""
+    """Whether two formulas that math-verify takes for equal are not: it ignores differences below 1e-30. Their values
+    at whole numbers are compared once more."""
     from sympy import Expr, Float, prime
 
     if not (isinstance(one, Expr) and isinstance(other, Expr)):

@@ -126,7 +126,7 @@ def _clues(row: Any, place: str) -> Grid | None:
 
 
 def clues_of(row: Any) -> Grid | None:
-    """The puzzle of a row; `None` for one of another task. ValueError for a puzzle that is none."""
+    """The puzzle of a row; `None` for one of another task. ValueError for an invalid puzzle."""
     if not isinstance(row, dict) or row.get("task_name", _ENIGMATA) != _ENIGMATA:
         return None
     try:

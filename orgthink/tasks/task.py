@@ -102,7 +102,7 @@ class TaskFamily(Protocol):
     """Tasks of one source, by the names that it gives them: `FAMILY:MEMBER`."""
 
     def __call__(self, member: str) -> Task:
-        """The task of a member, settings included. UserError if there is none."""
+        """The task of a member, settings included. UserError for an unknown member."""
         ...
 
     def lines(self, member: str) -> Iterator[str]:

@@ -42,7 +42,7 @@ MATHEMATICAL = (
     "numina_cn_k12",
     "numina_olympiads",
 )
-"""Data sources that verl grades by a short mathematical answer (`utils/reward_score`), beside those named `aime…`."""
+"""Data sources that verl grades by a short mathematical answer (`utils/reward_score`), besides `aime…`."""
 
 INSTRUCTIONS = (
     ("", ' Let\'s think step by step and output the final answer after "####".'),

@@ -69,7 +69,7 @@ class Retriever(Protocol):
 
 
 def read_passages(folder: Path) -> list[Passage]:
-    """All passages below a folder, by file name; UserError if there are none.
+    """All passages below a folder, by file name; UserError without any.
 
     Of text and Markdown every paragraph is one, titled by the heading above it; of .jsonl every line, whose
     `contents` are as Search-R1 has them.

@@ -1,7 +1,7 @@
-"""Things that are open while an event loop runs: connections that all episodes share.
+"""One shared connection per event loop.
 
-A context manager must often be left by the task that entered it, which no episode can promise. So a task of its own
-enters it and waits. `asyncio.run` cancels what still runs when its main work is over, and waits for it: that leaves it.
+A context manager must often be left by the task that entered it. So a task of its own enters it and waits;
+`asyncio.run` cancels that task at its end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PerLoop(Generic[T]):
         if loop not in self._open:
             opened: asyncio.Future[T] = loop.create_future()
             self._open[loop] = opened, loop.create_task(self._keep(opened))
-        # Shielded: who gives up waiting does not end it for the others.
+        # Shielded: a cancelled caller does not close it for the others.
         return await asyncio.shield(self._open[loop][0])
 
     def drop(self, thing: T) -> None:
@@ -52,7 +52,7 @@ class PerLoop(Generic[T]):
         except Exception as error:
             if not opened.done():
                 opened.set_exception(error)
-                opened.exception()  # seen, even if nobody waits any more
+                opened.exception()  # marks it as retrieved
         finally:
             opened.cancel()
             self._forget(opened)

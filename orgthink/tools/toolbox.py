@@ -101,7 +101,7 @@ def _search(corpus: str, topk: int) -> Tool:
 
 
 async def closed() -> None:
-    """Stands where a tool is that nobody needs."""
+    """Placeholder of a tool that is not used."""
 
 
 _CLOSED = FunctionTool(closed)

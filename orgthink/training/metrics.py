@@ -9,8 +9,7 @@ from typing import Any
 
 from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.measure.accuracy import all_correct
-from orgthink.measure.concurrency import concurrency
-from orgthink.measure.latency import critical_path
+from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.orchestration import (
     calls_per_round,
     cost,

@@ -37,8 +37,8 @@ def render(
     `notes` are conditions that episodes do not record, such as budgets.
     """
     listed = list(episodes)
-    shown = {**conditions(listed), **(notes or {})}
-    return _page(title, shown, pack(listed, summarise(listed) if summary is None else summary)).text
+    known = {**conditions(listed), **(notes or {})}
+    return _page(title, known, pack(listed, summarise(listed) if summary is None else summary)).text
 
 
 class LivePage(NamedTuple):

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from orgthink.measure.concurrency import concurrency
-from orgthink.measure.latency import critical_path
+from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode, FormatError, FormatFault, Origin, Trace
 from orgthink.view.layout import Bar, Decoding, Layout, Life, Range, Wait, layout

@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("vllm")
 
+from longest_path import longest_path
 from taught import PROBLEM, teach, vllm_model
 from terse import TERSE
 from transformers import AutoTokenizer
@@ -24,8 +25,7 @@ from orgthink.engines.endpoint.request import Mode
 from orgthink.engines.endpoint.tool_calls import messages as native_messages
 from orgthink.grammar.fork_calls import FORK_TOOLS
 from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, render_call, render_responses
-from orgthink.measure.concurrency import concurrency
-from orgthink.measure.latency import critical_path, longest_path
+from orgthink.measure.latency import concurrency, critical_path
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.prompts import prompt
 from orgthink.record.episode import Episode, Message, Origin, Sampling

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from random_episodes import Join, Program, episode_of, programs, random_program, script_of
 
 from orgthink.export.perfetto import CRITICAL, trace
-from orgthink.measure.concurrency import concurrency
-from orgthink.measure.latency import critical_path
+from orgthink.measure.latency import concurrency, critical_path
 from orgthink.record.episode import Episode
 
 EPISODES = sample.episodes(rounds=2)

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_episodes import Fork, Join, Program, Think, episode_of, programs
 
-from orgthink.measure.concurrency import concurrency
-from orgthink.measure.latency import critical_path
+from orgthink.measure.latency import concurrency, critical_path
 from orgthink.record.episode import CONTROLLER, Episode
 
 EXAMPLES: dict[str, tuple[Program, float | None, float | None]] = {

@@ -10,11 +10,11 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from longest_path import longest_path
 from random_episodes import Fork, Join, Program, Think, episode_of, programs, random_program, script_of
 
 from orgthink.engines.scripted import ScriptedEngine
-from orgthink.measure.concurrency import concurrency
-from orgthink.measure.latency import Stretch, critical_path, critical_stretches, longest_path, timeline
+from orgthink.measure.latency import Stretch, concurrency, critical_path, critical_stretches, timeline
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import EdgeKind, Episode, Origin, Sampling, StopReason

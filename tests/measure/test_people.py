@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from longest_path import longest_path
 from random_episodes import Program, episode_of, programs
 
-from orgthink.measure.concurrency import concurrency
-from orgthink.measure.latency import critical_path, longest_path
+from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.orchestration import cost
 from orgthink.measure.usage import forks, replies, sampled_tokens, usage
 from orgthink.record.episode import (

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from random_episodes import random_program, script_of
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.measure.concurrency import concurrency
-from orgthink.measure.latency import critical_path
+from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.text import episode_of_text, measure_text, words
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations.asyncthink import AsyncThink

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from longest_path import longest_path
 from speaker import PlannedModel, call
 
 from orgthink.evaluate.grading import grade
 from orgthink.grammar.toolcall import CallStatus, Response, read_reply, read_responses
-from orgthink.measure.concurrency import concurrency
-from orgthink.measure.latency import critical_path, longest_path, timeline
+from orgthink.measure.latency import concurrency, critical_path, timeline
 from orgthink.organizations.agent_forms import WorkerTools
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, FormatError, Origin, Sampling, Status, StopReason

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from longest_path import longest_path
 from rule_engine import RuleEngine
 from terse import TERSE
 
@@ -21,8 +22,7 @@ from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.evaluate.compatibility import require_forks, require_roles, require_sampling_noise
 from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.grammar.toolcall import FINAL, CallStatus, ToolCall, render_reply
-from orgthink.measure.concurrency import concurrency
-from orgthink.measure.latency import critical_path, critical_stretches, longest_path
+from orgthink.measure.latency import concurrency, critical_path, critical_stretches
 from orgthink.measure.orchestration import rounds, tools
 from orgthink.measure.usage import sampled_tokens, usage
 from orgthink.measure.verification import solver_grade

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from longest_path import longest_path
 from managed import (
     ANSWER,
     END,
@@ -30,7 +31,7 @@ from managed import (
 
 from orgthink.engines.scripted import Turn
 from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, render_reply
-from orgthink.measure.latency import critical_path, longest_path
+from orgthink.measure.latency import critical_path
 from orgthink.measure.orchestration import cost, executed, rounds, statuses
 from orgthink.record.episode import FormatError, Origin, Sampling, Status, StopReason
 from orgthink.record.guard import engine_failed

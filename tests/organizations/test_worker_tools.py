@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from longest_path import longest_path
 from managed import PRICES
 from speaker import DOUBLE, PlannedModel, call
 
 from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.grammar.toolcall import CallStatus, Response, read_responses
-from orgthink.measure.latency import critical_path, longest_path
+from orgthink.measure.latency import critical_path
 from orgthink.organizations.agent_forms import WorkerTools
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, FormatError, Origin, Problem, Sampling

@@ -9,14 +9,14 @@ import random
 from itertools import islice
 
 import pytest
+from longest_path import longest_path
 
 from orgthink.credit.shared import advantages
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.evaluate.grading import grade
 from orgthink.grammar.actions import Answer, Fork, Join
 from orgthink.grammar.asyncthink import read
-from orgthink.measure.concurrency import concurrency
-from orgthink.measure.latency import critical_path, longest_path, timeline
+from orgthink.measure.latency import concurrency, critical_path, timeline
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.votes import Parallel

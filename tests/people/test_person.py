@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from longest_path import longest_path
 from scripted_people import Answer, ScriptedPerson, ann
 
 from orgthink.api import asolve
 from orgthink.engines.engine import Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.export.perfetto import trace
-from orgthink.measure.latency import critical_path, longest_path
+from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import forks, replies, sampled_tokens
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.sequential import Sequential

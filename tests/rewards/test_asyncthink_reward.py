@@ -17,8 +17,7 @@ from small import SUMS
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.evaluate.grading import grade
-from orgthink.measure.concurrency import concurrency
-from orgthink.measure.latency import critical_path
+from orgthink.measure.latency import concurrency, critical_path
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, FormatError, FormatFault, Grade, Sampling
 from orgthink.rewards.asyncthink import AsyncThinkReward, concurrency_reward

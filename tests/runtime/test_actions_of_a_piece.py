@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
 import pytest
+from longest_path import longest_path
 
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.measure.latency import critical_path, longest_path
+from orgthink.measure.latency import critical_path
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import EdgeKind, Episode, FormatError, Problem, Sampling, Status, StopReason
 from orgthink.record.episode_json import require_integrity

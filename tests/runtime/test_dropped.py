@@ -154,4 +154,4 @@ def test_the_lanes_take_back_what_was_not_whole(capsys: pytest.CaptureFixture[st
 
     play(replace(ORGANIZER, says="never mind", fails=DROP), *COURSE, watch=watch)
     assert "never" not in capsys.readouterr().out
-    assert "begins anew" in "".join(reasoning)
+    assert "starts again" in "".join(reasoning)

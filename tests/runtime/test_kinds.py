@@ -6,10 +6,11 @@ import asyncio
 import json
 import re
 
+from longest_path import longest_path
 from scripts import play, words
 
 from orgthink.engines.scripted import Turn
-from orgthink.measure.latency import critical_path, longest_path
+from orgthink.measure.latency import critical_path
 from orgthink.record.episode import CONTROLLER, Message, Origin, Status, StopReason
 from orgthink.runtime.agent import Result
 from orgthink.runtime.budget import Limits

@@ -6,10 +6,11 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 import pytest
+from longest_path import longest_path
 
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.measure.latency import critical_path, longest_path
+from orgthink.measure.latency import critical_path
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, FormatError, Sampling, StopReason
 from orgthink.runtime.agent import Backing

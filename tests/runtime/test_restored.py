@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
+from longest_path import longest_path
 
 from orgthink.engines.engine import advance_seed
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.measure.latency import critical_path, longest_path
+from orgthink.measure.latency import critical_path
 from orgthink.record.episode import Episode, Message, Problem, Sampling, Status, StopReason, Trace
 from orgthink.record.episode_json import dump, load
 from orgthink.runtime.agent import Agent, Backing

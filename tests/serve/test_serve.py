@@ -333,10 +333,10 @@ def test_a_turn_without_tool_calls_may_say_so() -> None:
 @pytest.mark.parametrize(
     ("default", "asked", "roles", "ways"),
     [
-        (1.0, 0, {}, "leave temperature out, or ask for a temperature above 0; whoever serves can set "),
-        (0.0, None, {}, ": ask for a temperature above 0; whoever serves can set "),
-        (0.0, 0, {}, ": ask for a temperature above 0; whoever serves can set "),
-        (1.0, None, {"thinker": 0.0}, "answer alike: whoever serves can set "),
+        (1.0, 0, {}, "leave temperature out, or ask for a temperature above 0; the operator of the server can set "),
+        (0.0, None, {}, ": ask for a temperature above 0; the operator of the server can set "),
+        (0.0, 0, {}, ": ask for a temperature above 0; the operator of the server can set "),
+        (1.0, None, {"thinker": 0.0}, "answer alike: the operator of the server can set "),
         (1.0, 0, {"thinker": 1.0}, None),
         (0.0, 0.5, {}, None),
     ],

@@ -207,3 +207,20 @@ def test_a_question_over_its_limit_is_wrong_and_not_asked_again(monkeypatch, how
 
 def test_a_question_without_a_task_is_voted_on_as_mathematics():
     assert vote(Problem("q", "", "?"), ["3", r"\boxed{1/2}", "x = 0.5"]) == r"\boxed{1/2}"
+
+
+@pytest.mark.parametrize(
+    ("question", "right", "offered", "accepted"),
+    [
+        ("Factor $x^2-1$.", "(x-1)(x+1)", "-(1-x^2)", False),
+        ("Factor $x^2-1$.", "(x-1)(x+1)", r"\frac{2(x^2-1)}{2}", False),
+        ("Expand $(x+1)^2$.", "x^2+2x+1", "(x+1)(x+1)", False),
+        (r"Simplify $\sqrt{12}$.", r"2\sqrt3", r"\sqrt{4\cdot3}", False),
+        ("Factor $x^2-1$.", "(x-1)(x+1)", "(x+1)(x-1)", True),
+        ("Expand $(x+1)^2$.", "x^2+2x+1", "1+2x+x^2", True),
+        (r"Simplify $\sqrt{12}$.", r"2\sqrt3", r"2\cdot\sqrt{3}", True),
+        ("Simplify $6/8$.", r"\frac34", "0.75", True),
+    ],
+)
+def test_questions_for_another_form(question, right, offered, accepted):
+    assert is_same(right, offered, question) is accepted

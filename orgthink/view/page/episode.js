@@ -4,7 +4,7 @@ const current = { episode: null, agent: 0, axis: "steps", typeset: false };
 
 const AGENT_COLUMNS = [
   ["agent", "Role of the agent, and the keys of the forks that lead to it."],
-  ["stopped", "Why it ended, and who ended it."],
+  ["stopped", "Why it ended, and the agent that ended it."],
   ["status", "What its parent got."],
   ["prompt", "Tokens of its prompt."],
   ["sampled", "Tokens that it decoded: its steps."],

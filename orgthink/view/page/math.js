@@ -197,7 +197,7 @@ class Formula {
     return m(name.startsWith("under") ? "munder" : "mover", {}, this.argument(), sign);
   }
 
-  /** A parenthesis or another delimiter; "" for `.`, which is none. */
+  /** A parenthesis or another delimiter; "" for `.`, an absent delimiter. */
   fence() {
     const token = this.next() || "";
     const text = token[0] === "\\" ? OPERATORS.get(token.slice(1)) || { "{": "{", "}": "}", "|": "‖" }[token[1]] : token;

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from longest_path import longest_path
 from mars_words import Habits, Step, WordEngine, problems_file, stepped
 from terse import TERSE
 
 from orgthink.engines.engine import EngineError
-from orgthink.measure.latency import critical_path, longest_path
+from orgthink.measure.latency import critical_path
 from orgthink.record.episode import Grade, Problem
 from orgthink.record.episode_json import dump, load
 from orgthink.training.marsrl.chain import Rules, finished_in_step

@@ -13,12 +13,13 @@ from random import Random
 import pytest
 import torch
 from engines.models import tiny_model
+from longest_path import longest_path
 from mars_words import WordEngine
 from terse import TERSE
 
 from orgthink.engines.engine import Engine
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.measure.latency import critical_path, longest_path
+from orgthink.measure.latency import critical_path
 from orgthink.models.qwen3 import Qwen3
 from orgthink.record.episode import Episode, Origin, Sampling, Span, Status, StopReason, Trace
 from orgthink.record.episode_json import dump, load

@@ -12,7 +12,6 @@ from math import exp, log
 from typing import Any
 
 from orgthink.measure.accuracy import all_correct
-from orgthink.measure.concurrency import concurrency
 from orgthink.measure.estimate import (
     Cells,
     Estimate,
@@ -23,7 +22,7 @@ from orgthink.measure.estimate import (
     difference,
     proportion,
 )
-from orgthink.measure.latency import critical_path
+from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.orchestration import cost
 from orgthink.measure.usage import forked, replies, sampled_tokens
 from orgthink.record.episode import Episode, Exhausted
