@@ -99,6 +99,6 @@ async def test_hundreds_of_retries_are_two_lines(caplog: pytest.LogCaptureFixtur
     await asyncio.gather(*(server.persist(lambda call=call: attempt(call)) for call in range(100)))
     await server.aclose()
     assert [record.getMessage() for record in caplog.records] == [
-        "http://host answered 503: busy; trying again (1 repeated so far)",
+        "http://host answered 503: busy; trying again",
         "http://host: 300 requests were repeated",
     ]

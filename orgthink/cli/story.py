@@ -23,9 +23,6 @@ class Story:
         if kind == "text":
             self._pending[agent.id] = self._pending.get(agent.id, "") + text
             return
-        if kind == "drop":
-            self._pending.pop(agent.id, None)
-            return
         self._lines(agent, "│", self._pending.pop(agent.id, ""))
         if kind == "inject":
             self._lines(agent, "◂", text)

@@ -13,7 +13,6 @@ from orgthink.record.episode import Billed, Message, Origin, Sampling, Span
 from orgthink.util.errors import ContextFull as ContextFull
 from orgthink.util.errors import EngineError as EngineError
 from orgthink.util.errors import EngineUnavailable as EngineUnavailable
-from orgthink.util.errors import StreamDropped as StreamDropped
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -112,7 +111,7 @@ class Engine:
         is sampled for it.
 
         A context that is full ends it with LENGTH before `max_tokens`. Raises EngineError, ContextFull if the prompt
-        itself does not fit, StreamDropped if the same request may succeed later.
+        itself does not fit.
         """
         raise NotImplementedError
 

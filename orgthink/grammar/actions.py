@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 THINK = "<think>"
 """Begins the thinking. Many prompts end with it, so that a text may contain only the closing tag."""
@@ -104,12 +103,3 @@ class Scanner:
     def close(self) -> list[Event]:
         """Events left when the stream has ended."""
         return []
-
-    def mark(self) -> dict[str, Any]:
-        """Its state, for `rewind`."""
-        return {name: copy(value) for name, value in vars(self).items()}
-
-    def rewind(self, mark: dict[str, Any]) -> None:
-        """Forget what was read since the mark."""
-        vars(self).clear()
-        vars(self).update({name: copy(value) for name, value in mark.items()})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from orgthink.grammar.actions import Answer
@@ -39,11 +38,6 @@ def new_caller(session: Session, role: str, messages: tuple[Message, ...]) -> Ag
     return agent
 
 
-def charge_call(agent: Agent) -> AbstractContextManager[None]:
-    """Charge the call that is made within, if it is made, however it ends."""
-    return agent.paying(CALL)
-
-
 async def ask(session: Session, root: Agent, key: str, role: str, messages: tuple[Message, ...]) -> Reply:
     """Send a prompt to a new agent of a role and wait for its reply."""
     agent = new_caller(session, role, messages)
@@ -67,8 +61,8 @@ async def ask_all(
 
 
 async def _reply(agent: Agent) -> str | None:
-    with charge_call(agent):
-        await agent.complete()
+    agent.pay(CALL)
+    await agent.complete()
     return visible_text(agent)
 
 

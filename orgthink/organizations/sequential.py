@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from orgthink.grammar.actions import Answer
 from orgthink.grammar.asyncthink import DIALECT, Dialect, ThinkerScanner
 from orgthink.organizations.prompts import prompt
-from orgthink.organizations.request import boxed_answer, charge_call, new_caller
+from orgthink.organizations.request import CALL, boxed_answer, new_caller
 from orgthink.record.episode import Problem
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.organization import Organization
@@ -33,12 +33,12 @@ class Sequential(Organization):
 
 
 async def think(thinker: Agent, session: Session, dialect: Dialect) -> str | None:
-    """Let an agent think until it answers. A trace without an answer, in its tags or boxed, is a format error. Tags
-    within `<think>` are about an answer, and are none."""
-    with charge_call(thinker):
-        async for action in thinker.act(ThinkerScanner(dialect)):
-            if isinstance(action, Answer):
-                return action.text.strip()
+    """Let an agent think until it answers, in tags or boxed; otherwise it is a format error. Tags within `<think>` do
+    not count."""
+    thinker.pay(CALL)
+    async for action in thinker.act(ThinkerScanner(dialect)):
+        if isinstance(action, Answer):
+            return action.text.strip()
     answer = boxed_answer(thinker, session.problem)
     if answer is None:
         session.unanswered(thinker)

@@ -61,9 +61,7 @@ A Failure becomes a result; every other exception is a bug.
 """
 
 Watcher = Callable[[str, "Agent", str], None]
-"""Called with `start`, `text`, `drop`, `inject`, `fork`, `join` or `end`, the agent, and a text, a key or a status.
-
-A `drop` takes back the text since the last other event: the agent writes it again."""
+"""Called with `start`, `text`, `inject`, `fork`, `join` or `end`, the agent, and a text, a key or a status."""
 
 
 class Agent(Decoder):

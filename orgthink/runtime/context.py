@@ -125,18 +125,8 @@ class GrowingContext:
         seen, ids = self._idle_engine.injection(text)
         return likely_tokens(seen) if ids is None else len(ids)
 
-    @property
-    def _has_room(self) -> bool:
-        """Whether its prompt leaves room for a reply, or its size is unknown."""
-        assert self._backing is not None
-        engine, (prompt, *_) = self._backing.engine, self._context.spans
-        limit = engine.max_context
-        unknown = prompt.token_ids is None
-        tokens = likely_tokens(prompt.text) if unknown else prompt.tokens
-        return limit is None or tokens + min(self._backing.sampling.max_tokens, limit // 4) <= limit
-
     def reprompt(self, messages: tuple[Message, ...]) -> None:
-        """Put another prompt in place of one that its model has not read. `edited`: somebody wrote it, and means it."""
+        """Replace a prompt that its model has not read."""
         assert self._backing is not None and not self._context.begun, "its model has begun"
         self._context = Context(messages, [self._backing.engine.prompt(messages)], self._context.tools)
         self.stop = None

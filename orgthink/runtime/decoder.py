@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any
@@ -15,7 +14,6 @@ from orgthink.engines.engine import (
     ContextFull,
     EngineError,
     FinishReason,
-    StreamDropped,
     Tools,
     advance_seed,
 )
@@ -36,30 +34,19 @@ from orgthink.runtime.context import Backing, Draft, GrowingContext
 from orgthink.util.errors import ErrorKind, Failure
 
 _LEAST_SHARE = 1 / 64
-"""Of what may be cut from a prompt that is too long."""
-
-MOST_DROPS = 2
-"""Broken streams per agent whose text is dropped and requested again."""
+"""Smallest share that remains of the text that may be cut from a prompt."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Segment:
-    """What is decoded from one pause to the next, and where the decoder was when it began."""
+    """One request: the text from one pause to the next."""
 
     stream: AsyncGenerator[Chunk]
-    """Of the engine."""
-    most: int
-    """Tokens that it was promised."""
+    """Chunks of the engine."""
+    end: int
+    """Decoding steps of the agent after the last token that was requested."""
     shares: bool
-    """Whether others may spend them."""
-    steps: int
-    """Decoding steps before it."""
-    spans: int
-    """Spans before it."""
-    mark: Any
-    """What the scanner had read."""
-    acted: bool = False
-    """Whether an action has been taken, so that its text cannot be dropped."""
+    """Whether other agents may spend the same tokens."""
 
 
 def _without_thoughts(events: Iterable[Event]) -> Iterator[Action]:
@@ -108,9 +95,8 @@ class Decoder(GrowingContext):
         self._limit = inf if limit is None else limit
         self._reserved = 0
         """Tokens of that limit that are kept for a final reply."""
-        self._drops = 0
         self._paid = False
-        """Whether the call under way is paid for."""
+        """Whether its call is paid, so that it continues without any cost left."""
         self._stream: AsyncGenerator[Chunk] | None = None
         self._paused = False
 
@@ -123,8 +109,8 @@ class Decoder(GrowingContext):
         """Decode, and yield what the agent does as soon as its text says so. Decoding goes on meanwhile.
 
         After a Join it pauses: inject the result, then take the next action. It ends after an Answer or a
-        Return, at the end of the text, or at a limit; `stop` then says why. To leave it in the middle is to go on
-        decoding until `interrupt` or the next `act`. Raises EngineError.
+        Return, at the end of the text, or at a limit; `stop` then says why. If the caller leaves it earlier, decoding
+        continues until `interrupt` or the next `act`. Raises EngineError.
         """
         await self.rest()
         while self.stop is None:
@@ -145,13 +131,11 @@ class Decoder(GrowingContext):
         """Like `complete`, for a new agent whose prompt may be too long for its model.
 
         `prompts(share)` is the prompt with a share of what may be cut from it; the share is halved until the prompt
-        leaves room for a reply.  Raises EngineError.
+        fits. Raises EngineError.
         """
         share = 1.0
         while True:
             try:
-                if not self._has_room and share > _LEAST_SHARE:
-                    raise ContextFull
                 return await self.complete()
             except ContextFull:
                 if share <= _LEAST_SHARE:
@@ -188,23 +172,12 @@ class Decoder(GrowingContext):
             self.cost = (self.cost or 0) + cost
             self.account.spend("cost", cost)
 
-    @contextmanager
-    def paying(self, cost: float) -> Iterator[None]:
-        """Around a call, of one request or several: spend what it costs, unless it does not begin.
-
-        That is spent beforehand, so that agents at work at once do not spend the same units. A call that is paid for
-        goes on where nothing else is left.
-        """
-        turns = self.turns
+    def pay(self, cost: float) -> None:
+        """Spend the cost of a call before it, so that agents at work at once do not spend the same units. The call
+        then continues even if nothing is left. Without any cost left nothing is spent, and the call does not begin."""
         self._paid = self.account.left("cost") > 0
         if self._paid:
             self.spend(cost)
-        try:
-            yield
-        finally:
-            paid, begun, self._paid = self._paid, self.turns > turns, False
-            if begun != paid:
-                self.spend(cost if begun else -cost)
 
     async def interrupt(self, text: str, source: str | None = None) -> None:
         """Stop decoding, inject, and decode on from there. No-op when finished."""
@@ -227,29 +200,30 @@ class Decoder(GrowingContext):
                         await self._end_at(action)
                         yield action
                         return
-                    segment.acted = True
                     yield action
-                    await asyncio.sleep(0)  # a chunk may hold many: others have their turn, deadlines too
+                    await asyncio.sleep(0)  # a chunk may hold many actions: other tasks and deadlines have their turn
                 if self._stream is not segment.stream:
                     return
                 finish = chunk.finish or finish
-                if finish is None and self._is_spent(segment):
-                    finish = FinishReason.LENGTH
+                if finish is None and segment.shares and self._tokens_left() < 1 and self.steps < segment.end:
+                    finish = FinishReason.LENGTH  # other agents spent its tokens
                     break
             if finish is None:
                 raise EngineError("the stream ended without saying why")
         except EngineError as error:
-            if isinstance(error, StreamDropped) and not segment.acted and self._drops < MOST_DROPS:
-                self._forget(segment, scanner)
-                return
-            self._stop_at_error(error)
+            self.stop = StopReason.ERROR
+            self.failed(error)
+            if isinstance(error, ContextFull):  # the model sampled nothing
+                self.account.spend("turns", -1)
+                self.turns -= 1
+                self.exhausted = self._full()
             raise
         finally:
             counted = self._draft is None or self._draft.counts
             if self._stream is segment.stream:  # a generator that was left may be closed when the next one is under way
                 await self.rest()
         if finish is FinishReason.LENGTH:  # the scanner stays open: a tag that was cut in two may be completed
-            self._stop_at_length(short=counted and self.steps - segment.steps < segment.most)
+            self._stop_at_length(short=counted and self.steps < segment.end)
             return
         if finish is FinishReason.STOP and scanner.quoted:  # at a tag that is text: the agent goes on
             self._paused = True
@@ -269,17 +243,14 @@ class Decoder(GrowingContext):
         self._draft = self._new_draft(sampling)
         requested = replace(sampling, stop=(*sampling.stop, *scanner.stops))
         stream = self._backing.engine.stream(replace(self._context, signals=scanner.signals), requested)
-        segment = _Segment(
-            stream, sampling.max_tokens, self._tokens_left() < inf, self.steps, len(self._context.spans), scanner.mark()
-        )
         self._stream = stream
-        return segment
+        return _Segment(stream, self.steps + sampling.max_tokens, self._tokens_left() < inf)
 
     def _actions(self, chunk: Chunk, scanner: Scanner) -> Iterator[Action]:
-        """What a chunk says happens. It happens after the tokens up to there: they are taken first, and no more.
+        """Take the tokens of a chunk and yield its actions, each after the tokens up to its end.
 
-        Where an action is answered by an interruption, those behind it in the same piece happen as well: the agent has
-        said them, and their text is taken.
+        If an action is answered by an interruption, later actions of the same piece are still yielded: their text is
+        taken already.
         """
         if not chunk.pieces:
             assert self._draft is not None
@@ -295,14 +266,10 @@ class Decoder(GrowingContext):
                 return
 
     async def _end_at(self, action: Action) -> None:
-        """Stop decoding at an action: a pause at a Join, the end of all at others."""
+        """Stop decoding at an action: pause at a Join, end at others."""
         await self.rest()
         self._paused = isinstance(action, Join)
         self.stop = None if self._paused else StopReason.DONE
-
-    def _is_spent(self, segment: _Segment) -> bool:
-        """Whether others spent what a segment was promised."""
-        return segment.shares and self._tokens_left() < 1 and self.steps - segment.steps < segment.most
 
     def _next_sampling(self) -> Sampling | None:
         """Settings of the next segment; `None` if the budget is spent."""
@@ -316,44 +283,17 @@ class Decoder(GrowingContext):
         return replace(base, max_tokens=int(min(base.max_tokens, tokens)), seed=self._next_seed(base.seed))
 
     def _next_seed(self, seed: int | None) -> int | None:
-        """Of the next segment: the agent's own goes on from token to token, that of all is another at every turn."""
+        """Seed of the next segment: the agent's own continues from token to token; the common one differs by turn."""
         if self._seed is not None:
             return advance_seed(self._seed, self.steps)
         return None if seed is None else zlib.crc32(f"{seed}|{self._salt}|{self.id}|{self.turns}".encode())
-
-    def _forget(self, segment: _Segment, scanner: Scanner) -> None:
-        """Be where the segment began: its stream broke off before anything happened.
-
-        `act` then asks again, with the same seed. What the stream said counts for nothing, so that an episode does not
-        differ by the connections that it met.
-        """
-        self._drops += 1
-        self._paused, self._draft = True, None
-        del self._context.spans[segment.spans :]
-        self.account.spend("tokens", segment.steps - self.steps)
-        self.steps = segment.steps
-        self._return_turn()
-        self._watch("drop", self, "")
-        scanner.rewind(segment.mark)
-
-    def _stop_at_error(self, error: EngineError) -> None:
-        self.stop = StopReason.ERROR
-        self.failed(error)
-        if isinstance(error, ContextFull):  # nothing was asked
-            self._return_turn()
-            self.exhausted = self._full()
-
-    def _return_turn(self) -> None:
-        """Take back the last turn."""
-        self.account.spend("turns", -1)
-        self.turns -= 1
 
     def _stop_at_length(self, *, short: bool) -> None:
         """The engine stopped at a limit. `short`: it gave fewer tokens than it was asked for."""
         if self._tokens_left() < 1:
             self._stop_at_budget()
-        elif short:
-            self._stop_at_context()
+        elif short:  # its context is full
+            self.stop, self.exhausted = StopReason.BUDGET, self._full()
         else:
             self.stop = StopReason.LENGTH
 
@@ -362,16 +302,12 @@ class Decoder(GrowingContext):
         own = Exhausted("tokens", self.steps, self._limit + self._reserved) if self.steps >= self._limit else None
         self.exhausted = own or self.account.exhausted("tokens", "turns", "cost")
 
-    def _stop_at_context(self) -> None:
-        """Its context is full: the engine gave fewer tokens than it was asked for."""
-        self.stop, self.exhausted = StopReason.BUDGET, self._full()
-
     def _full(self) -> Exhausted:
         used = sum(span.tokens for span in self._context.spans)
         return Exhausted("context", used, used)
 
     def _tokens_left(self) -> float:
-        """Of its own and of the episode. People need none."""
+        """Tokens left to the agent and to the episode; infinity for people."""
         return inf if self.person is not None else min(self._limit - self.steps, self.account.left("tokens"))
 
     def _take(self, chunk: Chunk, first: int, last: int) -> None:
@@ -408,7 +344,7 @@ class Decoder(GrowingContext):
                 self._recount(draft.tokens, span.tokens)
 
     def _recount(self, counted: int, tokens: int) -> None:
-        """Count steps in tokens where the server sent other pieces; what happened meanwhile moves in proportion."""
+        """Count steps in tokens if the pieces of the server are not tokens. Edges and faults move in proportion."""
         if counted == tokens:
             return
         begun = self.steps - counted

@@ -33,9 +33,6 @@ class Lanes:
     def watch(self, kind: str, agent: Agent, text: str) -> None:
         if kind == "text":
             self._text(agent.id, text)
-        elif kind == "drop":
-            self._waiting.pop(agent.id, None)
-            self._line(f"[{agent.id} starts again: the connection to its server broke]")
         elif kind in _EVENTS:
             if rest := self._taken(agent.id):
                 self._lines(agent.id, rest)

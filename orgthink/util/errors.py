@@ -55,10 +55,6 @@ class EngineError(Failure):
     kind = ErrorKind.ENGINE
 
 
-class StreamDropped(EngineError):
-    """A stream ended early. The same request may succeed."""
-
-
 class RequestRefused(EngineError):
     """The engine refused a request, and would refuse it again."""
 

@@ -36,11 +36,8 @@ LARGEST_BODY = 64 * 2**20
 LARGEST_COMPLAINT = 2**13
 """Bytes that are read of a response with a status other than 200."""
 
-REPORT_EVERY = 30.0
-"""Seconds between two warnings about repeated requests."""
-
 _LOGIN_OR_QUERY = re.compile(r"(?<=://)[^/?#]*@|[?#].*", re.DOTALL)
-"""Parts of a redirect's target that may be secret."""
+"""Parts of a URL that may be secret."""
 
 _TAGS = re.compile(r"<(style|script|title).*?</\1>|<[a-zA-Z/!][^>]*>", re.DOTALL | re.IGNORECASE)
 """Markup of an HTML page, and its title, which repeats the heading."""
@@ -90,6 +87,13 @@ class HttpResponse(NamedTuple):
         except (ValueError, AttributeError, RecursionError):
             text = _TAGS.sub(" ", redact(text[:LARGEST_COMPLAINT]))  # a proxy's page
         return excerpt(text) or "nothing"
+
+
+def without_secrets(record: logging.LogRecord) -> bool:
+    """Log filter: removes login and query from the URLs in log lines of the HTTP library."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(_LOGIN_OR_QUERY.sub("", str(a)) if isinstance(a, httpx2.URL) else a for a in record.args)
+    return True
 
 
 class TooLarge(Exception):
@@ -200,16 +204,16 @@ class HttpClient:
         the API key; it is never printed. At most `requests` run at once, fewer while the server is overloaded; waiting
         for a place does not count against deadlines. ValueError for a key that no header can hold.
         """
-        self.name = str(url.copy_with(username=None, password=None, query=None)).rstrip("/")
+        self.name = _LOGIN_OR_QUERY.sub("", str(url)).rstrip("/")
         """The URL without secrets, for messages."""
         self.retries = 0
         """Repeated attempts."""
-        self._reported_retries, self._next_report = 0, 0.0
         key = key.strip()
         if not re.fullmatch("[!-~]*", key):
             raise ValueError("the key holds a character that no key has, such as a space or a line break within it")
         conceal(key)
         conceal_proxies()
+        logging.getLogger("httpx2").addFilter(without_secrets)
         self._what, self._retry_policy = what, retry_policy or RetryPolicy()
         self._failure, self._unreachable = failure, unreachable or failure
         self._refusal = refusal or (lambda reply: failure(self.answered(reply)))
@@ -235,9 +239,8 @@ class HttpClient:
     async def aclose(self) -> None:
         """Close the connections; running requests fail."""
         await self._client.aclose()
-        if self.retries > self._reported_retries:
+        if self.retries:
             log.warning("%s: %d requests were repeated", self.name, self.retries)
-            self._reported_retries = self.retries
 
     @asynccontextmanager
     async def stream(self, method: str, path: str, body: Any = None) -> AsyncIterator[httpx2.Response]:
@@ -330,9 +333,7 @@ class HttpClient:
             if delay is None:
                 raise failure
             self.retries += 1
-            if time.monotonic() >= self._next_report:  # hundreds may fail for one reason
-                log.warning("%s; trying again (%d repeated so far)", failure, self.retries)
-                self._next_report, self._reported_retries = time.monotonic() + REPORT_EVERY, self.retries
+            log.log(logging.WARNING if self.retries == 1 else logging.INFO, "%s; trying again", failure)
             if overloaded:
                 self._places.pause(delay)
             await pause(delay)

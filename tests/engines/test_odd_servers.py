@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +15,7 @@ from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.engines.engine import Context, EngineError, EngineUnavailable, FinishReason
 from orgthink.record.episode import Message, Origin, Sampling, Span
 from orgthink.util.errors import RequestRefused
-from orgthink.util.http import RetryPolicy
+from orgthink.util.http import HttpClient, RetryPolicy, server_url
 
 QUICK = RetryPolicy(first_delay=0.001)
 """Without pauses that a test would wait for."""
@@ -189,3 +190,14 @@ async def test_a_server_may_have_a_key_of_its_own(monkeypatch: pytest.MonkeyPatc
     async with loopback(says("fine")) as server:
         (header,) = await sent(server, server.url.replace("://", "://me:secret@"))
         assert header.startswith("Basic ")
+
+
+async def test_no_log_line_of_the_http_library_shows_a_password(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with loopback(answers(200)) as server:
+        url = server.url.replace("://", "://me:pass-word@") + "?key=secret-key"
+        client = HttpClient(server_url(url), failure=EngineError)
+        await client.request("POST", "models", {})
+        await client.aclose()
+    assert "/models" in caplog.text
+    assert "pass-word" not in caplog.text and "secret-key" not in caplog.text

@@ -42,19 +42,6 @@ def test_how_the_text_is_cut_does_not_matter(pieces: list[str], data: st.DataObj
     assert read(*(text[i:j] for i, j in pairwise(cuts))) == read(text)
 
 
-@given(st.lists(st.sampled_from(PIECES), max_size=8), st.lists(st.sampled_from(PIECES), max_size=8))
-def test_what_is_rewound_was_never_read(before: list[str], after: list[str]) -> None:
-    scanner, fresh = ThinkerScanner(), ThinkerScanner()
-    for piece in before:
-        assert scanner.feed(piece) == fresh.feed(piece)
-    mark = scanner.mark()
-    for piece in after:
-        scanner.feed(piece)
-    scanner.rewind(mark)
-    assert scanner.feed("<ANSWER>7</ANSWER>") == fresh.feed("<ANSWER>7</ANSWER>")
-    assert (scanner.quoted, scanner.close()) == (fresh.quoted, fresh.close())
-
-
 def test_only_the_last_tag_tells_where_an_engine_stopped() -> None:
     scanner = ThinkerScanner()
     scanner.feed("<think> <ANSWER> x </ANSWER>")

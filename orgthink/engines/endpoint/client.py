@@ -23,7 +23,6 @@ from orgthink.engines.engine import (
     EngineError,
     EngineUnavailable,
     FinishReason,
-    StreamDropped,
 )
 from orgthink.record.episode import Message, Origin, Sampling, Span
 from orgthink.util.errors import RequestRefused
@@ -189,7 +188,7 @@ class EndpointEngine(Engine):
                     return
                 if chunk.pieces:
                     yield chunk
-        raise StreamDropped(f"{self.url} ended its answer after {reader.read} tokens without a reason")
+        raise EngineError(f"{self.url} ended its answer after {reader.read} tokens without a reason")
 
     async def aclose(self) -> None:
         await self._server.aclose()
@@ -277,10 +276,8 @@ class EndpointEngine(Engine):
                     async with asyncio.timeout(SETTLE):
                         async for _ in events:
                             pass
-            except httpx2.TimeoutException as error:
-                raise self._server.broken(error) from error
             except httpx2.RequestError as error:
-                raise StreamDropped(str(self._server.broken(error))) from error
+                raise self._server.broken(error) from error
 
     async def _begin(self, stack: AsyncExitStack, body: dict[str, Any]) -> AsyncIterator[str]:
         """Data of the events of a response that has begun; the stack closes it."""

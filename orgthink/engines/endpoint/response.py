@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from orgthink.engines.endpoint.tool_calls import Fragment, calls_text
-from orgthink.engines.engine import Chunk, EngineError, FinishReason, StopFinder, StreamDropped
+from orgthink.engines.engine import Chunk, EngineError, FinishReason, StopFinder
 from orgthink.record.episode import Billed, Sampling, is_logprob
 from orgthink.util.errors import RequestRefused
 from orgthink.util.http import HttpResponse
@@ -69,7 +69,7 @@ def event(data: str) -> StreamEvent:
         counts = {"tokens": _count(usage, "completion_tokens"), "billed": _billed(usage)}
         if sent.get("error"):
             failed = HttpResponse(_status(sent), data.encode("utf-8", "replace"))
-            raise (StreamDropped if failed.busy else EngineError)(f"the server failed: {failed.complaint}")
+            raise EngineError(f"the server failed: {failed.complaint}")
         return _with_choice(sent["choices"][0], counts) if sent.get("choices") else StreamEvent(**counts)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise EngineError(f"the server sent an invalid event: {excerpt(data, 80)}") from error
@@ -175,8 +175,8 @@ def _fragment(call: dict[str, Any]) -> Fragment:
 
 
 def _finish_reason(choice: dict[str, Any]) -> FinishReason | None:
-    """Why the answer ends here; `None` if it continues. StreamDropped if the same request may be answered in full,
-    RequestRefused if the server will not continue, as with content_filter."""
+    """Why the answer ends here; `None` if it continues. EngineError if the server failed, RequestRefused if it will not
+    continue, as with content_filter."""
     word = _text(choice.get("finish_reason"))
     if not word:
         return None
@@ -185,7 +185,7 @@ def _finish_reason(choice: dict[str, Any]) -> FinishReason | None:
     if word in _FINISH:
         return _FINISH[word]
     given_up = word in ("abort", "error") or word.startswith("insufficient_")  # vLLM, Mistral; DeepSeek
-    raise (StreamDropped if given_up else RequestRefused)(f"the server ended the answer: {excerpt(word)}")
+    raise (EngineError if given_up else RequestRefused)(f"the server ended the answer: {excerpt(word)}")
 
 
 def _billed(usage: Any) -> Billed | None:

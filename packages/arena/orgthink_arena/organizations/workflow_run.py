@@ -18,7 +18,7 @@ from typing import Any
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.toolcall import CallStatus, Response, cut_middle
 from orgthink.organizations.prompts import prompt, style_named
-from orgthink.organizations.request import charge_call, visible_text
+from orgthink.organizations.request import CALL, visible_text
 from orgthink.record.episode import Message, Problem
 from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.organization import Organization
@@ -208,8 +208,8 @@ class GraphRun:
         """The work of an agent; what is too long for its model is cut."""
 
         async def work(agent: Agent) -> str | None:
-            with charge_call(agent):
-                await agent.complete_within(lambda share: self.messages(node, known, problem, share))
+            agent.pay(CALL)
+            await agent.complete_within(lambda share: self.messages(node, known, problem, share))
             return visible_text(agent)
 
         return work
