@@ -96,12 +96,13 @@ def understood(words: list[str]) -> None:
         verb.plan_of(QUESTION, (verb.organization,), n=1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 def test_the_commands_of_a_guide_run_one_after_the_other(page: Path, server, elsewhere, capsys):
     """On one problem each, except for those with a placeholder, a hosted server or a model that is not trained here."""
     lay_out(page)
     for program, *words in commands(page, inline=False):
-        placeholders = [word for word in words if re.search(r"(?<!:)\b[A-Z]{4,}\b|^runs/.*/model$|^https:", word)]
+        placeholders = [word for word in words if re.search(r"(?<!:)\b[A-Z_]{4,}\b|^runs/.*/model$|^https:", word)]
         if program == "orgthink" and not placeholders:
             line = [word.replace(ENDPOINT, server) for word in words]
             if "--n" in line:
