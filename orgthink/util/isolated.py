@@ -47,6 +47,7 @@ class IsolatedProcess:
         self._lock = threading.Lock()
         self.process: subprocess.Popen[str] | None = None
         """The running process; `None` without one."""
+        self._owner = 0
 
     def ask(self, question: Any) -> Any:
         """The answer to a question, both JSON values; `None` if it exceeded its limit of processor time.
@@ -54,7 +55,8 @@ class IsolatedProcess:
         ProcessEnded if the process ended otherwise, ToolError if it does not start.
         """
         with self._lock:
-            if self.process is None or self.process.poll() is not None:
+            forked = self._owner != os.getpid()  # two programs that share a process would mix up its answers
+            if self.process is None or forked or self.process.poll() is not None:
                 self._start()
             try:
                 line = _exchange(self.process, json.dumps(question) + "\n")
@@ -71,7 +73,7 @@ class IsolatedProcess:
         """Start the process and wait until it is ready. ToolError, with its last line of output, if it fails."""
         with tempfile.TemporaryFile() as stderr:
             try:
-                self.process = self._begin(stderr)
+                self.process, self._owner = self._begin(stderr), os.getpid()
                 while (line := _exchange(self.process)) and line.strip() != _READY:
                     pass
             except BaseException as error:
