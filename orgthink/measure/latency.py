@@ -31,11 +31,11 @@ class Stretch:
 
 def critical_path(episode: Episode) -> int:
     """Number of decoding steps on the critical path, by Eq. 4. A worker that is never joined does not lengthen it."""
-    return _recurrences(episode)[episode.root.agent].latency
+    return recurrences(episode)[episode.root.agent].latency
 
 
 @dataclass(frozen=True, slots=True)
-class _Recurrence:
+class Recurrence:
     """Eq. 4 for one agent. The joins split its trace into fragments 1 … n_J + 1."""
 
     cuts: list[int]
@@ -57,19 +57,19 @@ class _Recurrence:
         return self.l[j - 1] + before_fork
 
 
-def _recurrences(episode: Episode) -> dict[str, _Recurrence]:
+def recurrences(episode: Episode) -> dict[str, Recurrence]:
     """Eq. 4 for every agent. The f^query of a child is its own latency, so forks may be nested."""
-    agents: dict[str, _Recurrence] = {}
+    agents: dict[str, Recurrence] = {}
     for trace in reversed(episode.traces):  # children come after their parents
         agents[trace.agent] = _recurrence(trace, agents)
     return agents
 
 
-def _recurrence(trace: Trace, children: dict[str, _Recurrence]) -> _Recurrence:
+def _recurrence(trace: Trace, children: dict[str, Recurrence]) -> Recurrence:
     cuts = [0, *(join.at for join in trace.joins), trace.steps]
     f = [0, *(end - start for start, end in pairwise(cuts))]
     l = [0]  # noqa: E741
-    agent, i = _Recurrence(cuts, l, {}), 1
+    agent, i = Recurrence(cuts, l, {}), 1
     for edge in trace.edges:
         if edge.kind is EdgeKind.FORK:
             agent.forked[edge.child] = i, edge.at - cuts[i - 1]
@@ -87,14 +87,14 @@ def timeline(episode: Episode) -> tuple[Stretch, ...]:
     Empty fragments are left out. The axis ends with the critical path, so the later steps of a child that is never
     joined are cut off: its trace has more steps than its stretches.
     """
-    agents = _recurrences(episode)
-    starts = _starts(episode, agents)
+    agents = recurrences(episode)
+    starts = agent_starts(episode, agents)
     end = agents[episode.root.agent].latency
     stretches = (stretch for trace in episode.traces for stretch in _fragments(trace, agents, starts))
     return tuple(Stretch(s.agent, s.start, min(s.end, end), s.first) for s in stretches if s.start < end)
 
 
-def _starts(episode: Episode, agents: dict[str, _Recurrence]) -> dict[str, int]:
+def agent_starts(episode: Episode, agents: dict[str, Recurrence]) -> dict[str, int]:
     """Global step at which each agent starts."""
     starts = {episode.root.agent: 0}
     for trace in episode.traces:
@@ -103,7 +103,7 @@ def _starts(episode: Episode, agents: dict[str, _Recurrence]) -> dict[str, int]:
     return starts
 
 
-def _fragments(trace: Trace, agents: dict[str, _Recurrence], starts: dict[str, int]) -> Iterator[Stretch]:
+def _fragments(trace: Trace, agents: dict[str, Recurrence], starts: dict[str, int]) -> Iterator[Stretch]:
     agent, start = agents[trace.agent], starts[trace.agent]
     for begun, (first, last) in zip(agent.l, pairwise(agent.cuts), strict=False):
         if first < last:
@@ -116,8 +116,8 @@ def critical_stretches(episode: Episode) -> tuple[Stretch, ...]:
     The path is traced backwards from the answer. At a join it goes through the child if the parent had to wait, and
     stays with the parent otherwise.
     """
-    agents = _recurrences(episode)
-    starts = _starts(episode, agents)
+    agents = recurrences(episode)
+    starts = agent_starts(episode, agents)
     traces = {trace.agent: trace for trace in episode.traces}
     joins = {trace.agent: trace.joins for trace in episode.traces}
     path: list[Stretch] = []

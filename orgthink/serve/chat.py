@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, field_validator
 
 from orgthink.record.episode import Episode
-from orgthink.serve.exchange import event
+from orgthink.serve.exchange import event, facts, finish_reason, usage
 from orgthink.serve.question import (
     EXTENSIONS,
     ChatMessage,
@@ -22,7 +22,6 @@ from orgthink.serve.question import (
     parse,
     require_question,
 )
-from orgthink.serve.usage import facts, finish_reason, usage
 
 _UNSUPPORTED = {
     "n": (1,),

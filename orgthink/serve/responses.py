@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, ValidatorFunctionWrapHandler, WrapValidator, field_validator
 
 from orgthink.record.episode import Episode, Message
-from orgthink.serve.exchange import encoded
+from orgthink.serve.exchange import encoded, facts, finish_reason, response_usage
 from orgthink.serve.question import (
     EXTENSIONS,
     ChatMessage,
@@ -25,7 +25,6 @@ from orgthink.serve.question import (
     quoted,
     require_question,
 )
-from orgthink.serve.usage import facts, finish_reason, response_usage
 
 _UNSUPPORTED = {
     "previous_response_id": (),

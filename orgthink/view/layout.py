@@ -11,9 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import NamedTuple
 
-from orgthink.measure.latency import Stretch, critical_stretches, timeline
+from orgthink.measure.latency import Recurrence, Stretch, agent_starts, critical_stretches, recurrences, timeline
 from orgthink.record.episode import EdgeKind, Episode, Origin, Trace
 
 Range = tuple[float, float]
@@ -98,17 +97,17 @@ def layout(episode: Episode) -> Layout:
     """Compute the layout of an episode, in time linear in its agents and spans."""
     traces = {trace.agent: trace for trace in episode.traces}
     decoding = {agent: Decoding(trace) for agent, trace in traces.items()}
-    begins, clocks = _clocks(episode)
-    end = clocks[episode.root.agent].steps
+    agents = recurrences(episode)
+    begins, end = agent_starts(episode, agents), agents[episode.root.agent].latency
     lives = {
         agent: Life(
-            _clip((begins[agent], begins[agent] + clocks[agent].steps), end),
+            _clip((begins[agent], begins[agent] + agents[agent].latency), end),
             (trace.start, max(trace.start, trace.end)),
         )
         for agent, trace in traces.items()
     }
     waits = {
-        agent: tuple(_waits(trace, begins[agent], clocks[agent].waits, end, traces, decoding[agent]))
+        agent: tuple(_waits(trace, begins[agent], agents[agent], end, traces, decoding[agent]))
         for agent, trace in traces.items()
     }
     return Layout(
@@ -124,43 +123,6 @@ def layout(episode: Episode) -> Layout:
         ),
         critical=tuple(_joined(bar for s in critical_stretches(episode) for bar in decoding[s.agent].cut(s, end))),
     )
-
-
-class _AgentClock(NamedTuple):
-    """Global decoding steps of an agent, counted from its start."""
-
-    steps: int
-    """Steps until its end."""
-    forks: dict[str, int]
-    """Steps until each of its children starts."""
-    waits: list[Range]
-    """Steps between which it waits, one range for each of its joins."""
-
-
-def _clocks(episode: Episode) -> tuple[dict[str, int], dict[str, _AgentClock]]:
-    """The global step at which each agent starts, and its own clock. Agents without tokens are included."""
-    clocks: dict[str, _AgentClock] = {}
-    for trace in reversed(episode.traces):  # children come after their parents
-        clocks[trace.agent] = _clock(trace, clocks)
-    begins = {episode.root.agent: 0}
-    for trace in episode.traces:
-        for child, steps in clocks[trace.agent].forks.items():
-            begins[child] = begins[trace.agent] + steps
-    return begins, clocks
-
-
-def _clock(trace: Trace, clocks: Mapping[str, _AgentClock]) -> _AgentClock:
-    at = done = 0
-    forks: dict[str, int] = {}
-    waits: list[Range] = []
-    for edge in trace.edges:
-        at, done = at + edge.at - done, edge.at
-        if edge.kind is EdgeKind.FORK:
-            forks[edge.child] = at
-        else:
-            waits.append((at, max(at, forks[edge.child] + clocks[edge.child].steps)))
-            at = int(waits[-1][1])
-    return _AgentClock(at + trace.steps - done, forks, waits)
 
 
 def _clip(steps: Range, end: int) -> Range:
@@ -247,10 +209,11 @@ def _joined(bars: Iterable[Bar]) -> Iterator[Bar]:
 
 
 def _waits(
-    trace: Trace, begin: int, steps: Iterable[Range], end: int, traces: Mapping[str, Trace], decoding: Decoding
+    trace: Trace, begin: int, agent: Recurrence, end: int, traces: Mapping[str, Trace], decoding: Decoding
 ) -> Iterator[Wait]:
     second = trace.start
-    for join, (first, last) in zip(trace.joins, steps, strict=True):
+    for i, join in enumerate(trace.joins, 1):
+        first, last = agent.l[i - 1] + agent.cuts[i] - agent.cuts[i - 1], agent.l[i]
         second = max(second, decoding.moment(join.at) if trace.person is None else _written(trace, join.child))
         back = max(second, traces[join.child].end)
         yield Wait(trace.agent, join.child, _clip((begin + first, begin + last), end), (second, back))

@@ -23,7 +23,7 @@ from orgthink.record.episode import Episode, Grade, Origin, Problem, Span, StopR
 from orgthink.util.errors import ErrorKind
 from orgthink.view import render
 from orgthink.view.layout import Decoding, layout
-from orgthink.view.table import best
+from orgthink.view.pack import best
 
 EPISODES = sample.episodes(rounds=3)
 PAGE = render(EPISODES, title="a <b> & c", notes={"budget": "400 tokens"})
