@@ -30,11 +30,8 @@ from orgthink.record.episode import Origin, Sampling
 from orgthink.util.errors import PersonDeclined, UserError
 from orgthink.util.terminal import clean, one_line, show
 
-MARK = '"""'
-"""Alone on a line: begins and ends an answer of several lines."""
-
 _PAUSE = 0.1
-"""Seconds after a line until the prompt is shown again, if the question is still open."""
+"""Seconds after a line until the terminal prompts again, if the question is still open."""
 
 _CLOSING = re.compile(r"</([^<>/]+)>")
 
@@ -171,37 +168,24 @@ def _end(text: str, stops: tuple[str, ...]) -> int | None:
 class PeopleTerminal:
     """Shows the questions of an inbox on standard error, and reads the answers from standard input.
 
-        one line            answers
-        \"\"\" … \"\"\"         several lines, between two lines that hold only this mark
-        Ctrl-D              declines
-
-    Lines that were typed before a question was shown do not answer it.
+    A line answers, Ctrl-D declines. Lines typed before a question was shown do not answer it.
     """
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox, self._current = inbox, 0
-        """Number of the question that is shown; 0 without one."""
+        """Number of the question on the screen; 0 without one."""
         self._loop: asyncio.AbstractEventLoop | None = None
         """Event loop that waits for input; `None` while no question is open."""
-        self._answered = False
-        """Whether the person reacted to the question."""
-        self._typed = b""
-        """An incomplete line."""
-        self._lines: list[str] | None = None
-        """Lines of an answer between marks; `None` outside of one."""
         inbox.watch(self._changed)
 
     def _changed(self) -> None:
-        """Questions were opened or closed."""
+        """Show the next question, if the one on the screen was closed."""
         waiting = list(self._inbox.open)
-        if self._current in waiting:
-            return
-        if self._current and not self._answered:
-            show(f"\n[{self._current}] is over: an answer is no longer needed", error=True)
-        self._current, self._answered, self._typed, self._lines = next(iter(waiting), 0), False, b"", None
-        if self._current:
-            self._show(more=len(waiting) - 1)
-        self._listen()
+        if self._current not in waiting:
+            self._current = next(iter(waiting), 0)
+            if self._current:
+                self._show()
+            self._listen()
 
     def _listen(self) -> None:
         """Wait for input while a question is open."""
@@ -212,21 +196,14 @@ class PeopleTerminal:
             self._loop.remove_reader(sys.stdin.fileno())
             self._loop = None
 
-    def _show(self, more: int) -> None:
+    def _show(self) -> None:
         question = self._inbox.open[self._current]
         with suppress(termios.error):  # the terminal is gone
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
-        others = f" ({more} more wait)" if more else ""
-        usual = f"a line, or several between two lines {MARK}; Ctrl-D declines"
-        hint = "; ".join(filter(None, (usual, question.hint)))
-        # The mark before each row tells text of models from ours, also where the terminal breaks a long line.
-        rows = [row for line in clean(question.text).splitlines() for row in _rows(line)]
-        show(
-            f"\n[{self._current}]{others} {one_line(question.title)}",
-            *(f"│ {row}" for row in rows),
-            f"({hint})",
-            error=True,
-        )
+        hint = "; ".join(filter(None, ("a line answers; Ctrl-D declines", question.hint)))
+        # The mark before each row separates text of models from ours, also where the terminal breaks a long line.
+        rows = [f"│ {row}" for line in clean(question.text).splitlines() for row in _rows(line)]
+        show(f"\n[{self._current}] {one_line(question.title)}", *rows, f"({hint})", error=True)
         self._prompt(self._current)
 
     def _prompt(self, number: int) -> None:
@@ -234,29 +211,14 @@ class PeopleTerminal:
             show(f"[{number}]> ", end="", error=True)
 
     def _read(self) -> None:
-        try:
+        typed = b""
+        with suppress(OSError):  # the terminal is gone
             typed = os.read(sys.stdin.fileno(), 1 << 16)
-        except OSError:  # the terminal is gone
-            typed = b""
         if not typed:
-            self._answered = True
             self._inbox.decline(self._current)
             return
-        *lines, self._typed = (self._typed + typed).split(b"\n")
-        for line in lines:
-            self._line(line.decode(errors="replace").rstrip("\r"))
-
-    def _line(self, line: str) -> None:
-        if line.strip() == MARK:
-            if self._lines is None:
-                self._lines = []
-                return
-            line, self._lines = "\n".join(self._lines), None
-        if self._lines is not None:
-            self._lines.append(line)
-            return
-        self._answered = True
-        self._inbox.write(self._current, line)
+        for line in typed.decode(errors="replace").splitlines():
+            self._inbox.write(self._current, line)
         if self._loop is not None:  # the reader may need another line
             self._loop.call_later(_PAUSE, self._prompt, self._current)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from orgthink.grammar.actions import Command, Fork, Join, Malformed, Scanner
 from orgthink.grammar.asyncthink import Dialect
@@ -35,30 +34,6 @@ from orgthink.tools.toolbox import TOOLS, Suite, other_tool, resources, served, 
 from orgthink.util.errors import require_above_zero, require_at_least
 
 
-class Form(Protocol):
-    """How an agent says what it has the runtime do, and is told what came of it."""
-
-    def commands(self) -> AsyncGenerator[Command]:
-        """What the agent has done, until it is at its end or cut off. Each is done before the next one is taken."""
-        ...
-
-    async def join(self, key: str) -> None:
-        """Wait for a worker and tell the agent what that returned."""
-        ...
-
-    def done(self, command: Command, outcome: str) -> None:
-        """Tell the agent what came of a command other than a Join."""
-        ...
-
-    async def refuse(self, command: Command, why: str) -> None:
-        """Tell the agent that a command was not done."""
-        ...
-
-    def ending(self, problem: Problem) -> str | None:
-        """What an agent at its end has answered or returned, where no command said it."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class TagForm:
     """Tags in a text that goes on while workers work, up to a Join (section 2 of AsyncThink)."""
@@ -77,7 +52,7 @@ class TagForm:
         self.agent.inject(returned, result.source, self.dialect.around(key, self.agent.last_sampled))
 
     def done(self, command: Command, outcome: str) -> None:
-        """Its text says it already."""
+        """Nothing to tell: the text of the agent holds the command."""
 
     async def refuse(self, command: Command, why: str) -> None:
         notice = _not_done(why.replace("_", " ").lower())
@@ -98,15 +73,15 @@ _NOTICES: dict[str, str] = {
     FormatError.POOL_OVERFLOW: "too many workers at once: join or cancel one first",
     FormatError.UNKNOWN_JOIN: "no worker has this id, or it was joined or cancelled before",
 }
-"""What a format error is called where a model reads of it."""
+"""Descriptions of format errors for models."""
 
 
 @dataclass(slots=True)
 class CallForm:
-    """Calls of a chat model, turn after turn, while workers work. A reply without a call is the last one.
+    """Calls of a chat model, in turns, while workers work. A reply without a call is the last one.
 
-    The calls of a turn are done in their order. Whom they join is waited for at the end of the turn, for all together:
-    a worker that is forked after a Join of the same turn works meanwhile. So do tools.
+    The calls of a turn are executed in order. The agent waits for all joined workers and tools at the end of the turn,
+    so a worker that is forked after a Join of the same turn works at the same time.
     """
 
     agent: Agent
@@ -114,7 +89,7 @@ class CallForm:
     forks: bool
     """Whether it may have workers."""
     rounds: Rounds | None = None
-    """Makes its calls of tools. Without any, and without workers, all that it writes is text."""
+    """Makes its tool calls. Without tools and workers, everything it writes is text."""
     _text: str = ""
     """The latest reply."""
     _turns: int = 0
@@ -122,7 +97,7 @@ class CallForm:
     _forked: int = 0
     """Workers so far: ids are numbers from 1 on."""
     _responses: list[Response] = field(default_factory=list)
-    """To the calls of the turn, up to the one that is being done."""
+    """Responses to the calls of the turn so far."""
     _joins: dict[int, str] = field(default_factory=dict)
     """Place among the calls of the turn → the key that it joins."""
     _tools: dict[int, ToolCall | BadCall] = field(default_factory=dict)
@@ -142,7 +117,7 @@ class CallForm:
             await self._tell()
 
     def _command(self, call: ToolCall | BadCall) -> Command | None:
-        """The command of a call, `None` for a tool's. Until it is done, its response is what is wrong with it."""
+        """The command of a call, `None` for a tool call. Its response is an error until the command is done."""
         place, problem, command = len(self._responses), "", None
         if self.rounds is not None and not (self.forks and call.name in NAMES):
             self._tools[place] = call
@@ -156,7 +131,7 @@ class CallForm:
         return command
 
     async def join(self, key: str) -> None:
-        """When the turn is over."""
+        """Remember the worker: the agent waits at the end of the turn."""
         self._joins[len(self._responses) - 1] = key
 
     def done(self, command: Command, outcome: str) -> None:
@@ -171,7 +146,7 @@ class CallForm:
         self._responses[-1] = Response(self._responses[-1].name, status, value)
 
     async def _tell(self) -> None:
-        """Tell the agent what came of the calls of its turn, once all that it waits for is over."""
+        """Wait for the joined workers and tools of the turn, and send the responses to the agent."""
         self._turns += 1
         if self.rounds is not None and self._tools:
             await self.rounds.send(self._turns, tuple(self._tools.values()))
@@ -186,7 +161,7 @@ class CallForm:
         self.agent.tell(render_responses(self._responses), sources[0] if len(sources) == 1 else None)
 
     def ending(self, problem: Problem) -> str | None:
-        """Of a worker it is what others see of its reply, of an organizer the answer in that."""
+        """The reply of a worker after its thinking, or the answer in the reply of an organizer."""
         if self.agent.stop is not StopReason.DONE:
             return None
         if self.agent is self.session.root:
@@ -194,22 +169,30 @@ class CallForm:
         return after_thinking(self._text, ended=True) or None
 
 
+Form = TagForm | CallForm
+"""How an agent gives commands and reads their outcomes.
+
+`commands` yields them until the agent ends; each is executed before the next one. `join` waits for a worker, `done` and
+`refuse` tell the outcome of other commands, and `ending` is the answer of an agent that ended without such a command.
+"""
+
+
 @dataclass(frozen=True)
 class WorkerTools:
-    """What workers may call. A call is forked and joined: code has no place in the pool, and takes no decoding step."""
+    """Tools of workers. A call is a fork and a join; code needs no place in the pool and takes no decoding step."""
 
     tools: tuple[str, ...] = ()
     """By name: `python`, `search`, others of the suite, or by reference."""
     servers: tuple[str, ...] = ()
     """Commands or URLs of MCP servers whose tools are added."""
     suite: Suite = field(default_factory=Suite)
-    """What they work with."""
+    """Settings of the tools."""
     calls: int = 4
-    """A turn's further calls are not made."""
+    """Most calls in a turn; further ones are not made."""
     call_seconds: float = 120.0
     """Deadline of a call."""
     response_tokens: int = 4096
-    """What comes back is cut after so many."""
+    """Most tokens of a result; a longer one is cut."""
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "calls", "response_tokens")
@@ -229,7 +212,7 @@ class WorkerTools:
         return found | await served(self.servers, taken=(*found, *NAMES))
 
     def rounds(self, agent: Agent, session: Session, tools: Mapping[str, Tool], style: str, forks: bool) -> Rounds:
-        """Makes the calls of a worker, which may have calls of an organizer beside them."""
+        """The tool calls of a worker, which may also fork."""
         desk = Desk(session, session.problem, lambda name, problem, share=1.0: prompt(style, name, problem), {})
         return Rounds(
             agent,

@@ -47,7 +47,7 @@ class AsyncThink(Organization):
     """How agents organize: by tags in their text, or by calls of the tools fork, join, cancel and status. `auto`: by
     calls where the engine offers tools natively."""
     worker_tools: WorkerTools = field(default_factory=WorkerTools, metadata={"runs commands": True})
-    """Tools of workers. Workers with tools say by calls what they do, whatever the protocol is."""
+    """Tools of workers. Workers with tools use calls, whatever the protocol is."""
     worker: AnyOrganization | None = field(default=None, metadata={"runs commands": True})
     """Organization that works in the place of each worker, with settings of its own; `None`: a worker is an agent."""
     name: str = "asyncthink"
@@ -65,7 +65,7 @@ class AsyncThink(Organization):
         return tuple(dict.fromkeys(("organizer", *(("worker",) if self.worker is None else self.worker.roles))))
 
     def identical_agents(self, capacity: int) -> dict[str, int]:
-        """Of the organization that works in the place of a worker."""
+        """Agents of the organization that works in the place of a worker."""
         return identical_below([self.worker] if self.worker is not None else [], capacity)
 
     @property
@@ -97,10 +97,10 @@ class _Organized:
     problem: Problem
     session: Session
     tools: Mapping[str, Tool]
-    """Of workers."""
+    """Tools of workers."""
 
     async def done(self, agent: Agent) -> str | None:
-        """Act on what an agent says until it answers or, forked itself, returns.
+        """Execute the commands of an agent until it answers or returns.
 
         A worker's malformed tags are text: the format errors of section 3.2 are those of organizers.
         """
@@ -153,7 +153,7 @@ class _Organized:
         return child
 
     def agent(self, role: str, *, forks: bool, **values: str) -> Agent:
-        """A new agent, which is told what it may call where it says by calls what it does."""
+        """A new agent. If it works by calls, its prompt or its engine describes them."""
         values["context"] = self._context
         if not self._calls(role):
             named = f"{role}_forks" if role == "worker" and forks else role
@@ -170,11 +170,11 @@ class _Organized:
 
     @property
     def _context(self) -> str:
-        """What a worker is told beside its sub-query."""
+        """Context of a worker, in addition to its sub-query."""
         return self.problem.text if self.settings.worker_context == "question" else self.problem.instruction
 
     def _form(self, agent: Agent) -> Form:
-        """How an agent says what it does."""
+        """The form in which an agent gives commands."""
         organizes, settings = agent is self.session.root, self.settings
         forks = organizes or agent.account.depth > 0
         if not self._calls(agent.role):
@@ -186,7 +186,7 @@ class _Organized:
         return CallForm(agent, self.session, forks, rounds)
 
     def _calls(self, role: str) -> bool:
-        """Whether agents of a role say by calls what they do."""
+        """Whether agents of a role give commands by calls."""
         protocol = self.settings.protocol
         native = protocol == "auto" and self.session.native_calls(role)
         return protocol == "tools" or native or bool(self._tools(role))
@@ -210,7 +210,7 @@ def _progress(workers: Mapping[str, Agent], forked: Container[str]) -> str:
 
 
 def _detail(command: Command) -> str:
-    """What a format error is about."""
+    """Detail of a format error."""
     match command:
         case Fork(key) | Join(key) | Cancel(key):
             return key

@@ -1,9 +1,9 @@
 """ParaManager (section 3.1): a manager calls agents and tools alike, in rounds whose calls run side by side.
 
-    decode a reply → check every call by itself → fork the valid ones → join them all → tell the manager → …
+    decode a reply → check each call → fork the valid ones → join them all → send the results to the manager → …
 
-`final_answer` ends the rounds, and the answer is written from what they found. What becomes of the calls of a round is
-in `orgthink.organizations.tool_rounds`.
+`final_answer` ends the rounds, and the answer is written from their results. `orgthink.organizations.tool_rounds` makes
+the calls of a round.
 """
 
 from __future__ import annotations
@@ -49,12 +49,10 @@ from orgthink.tools.toolbox import (
     served,
     toolbox,
 )
-from orgthink.util.errors import RequestRefused, require_above_zero, require_at_least
+from orgthink.util.errors import require_above_zero, require_at_least
 
-Aliases = bool | Literal["fixed", "shuffled"]
+Aliases = bool | Literal["fixed"]
 """How a prompt names the models of a pool: see `ParaManager.aliases`."""
-NAMELESS = ("fixed", "shuffled")
-"""Aliases without descriptions."""
 
 
 @dataclass(frozen=True)
@@ -69,43 +67,37 @@ class ParaManager(Organization):
     pool: Mapping[str, str] = field(default_factory=dict)
     """Models that agents may have, the default first: the name of an engine, and its description for the manager."""
     aliases: Aliases = False
-    """The manager knows the models as m1, m2, … in an order that changes from problem to problem, so that it has to go
-    by their descriptions. `fixed`: in the order of the pool and without descriptions, so that only the reward can teach
-    it which model to call. `shuffled`: in another order in each problem and without descriptions, so that
-    only what comes back within an episode can."""
+    """The manager knows the models as m1, m2, … in another order for each problem, so that it must use their
+    descriptions. `fixed`: in the order of the pool and without descriptions, so that only the reward can teach it which
+    model to call."""
     tools: tuple[str, ...] = TOOLS
-    """Which of the suite, and others by name or reference."""
+    """Tools of the suite, and others by name or reference."""
     servers: tuple[str, ...] = field(default=(), metadata={"runs commands": True})
     """Commands or URLs of MCP servers whose tools join the suite."""
     organizations: Mapping[str, AnyOrganization] = field(default_factory=dict, metadata={"runs commands": True})
-    """Organizations as tools, by the names that they are called by: each works on a subtask."""
+    """Organizations as tools, by name: each works on a subtask."""
     suite: Suite = field(default_factory=Suite)
-    """What they work with."""
+    """Settings of the tools."""
     rounds: int = 12
-    """H."""
+    """H: most rounds."""
     calls: int = 4
-    """n_max: a round's further calls are not made."""
+    """n_max: most calls in a round; further ones are not made."""
     call_seconds: float = 120.0
     """Deadline of a call."""
-    summary_seconds: float | None = None
-    """Deadline of the summarizer, of which the paper has none; `None`: only the episode's. Where it is late the episode
-    has no answer, and counts as wrong, not as broken."""
     response_tokens: int = 4096
-    """What comes back is cut after so many."""
+    """Most tokens of a result; a longer one is cut."""
     response_characters: int | None = None
-    """Instead, what comes back loses its middle if it has more characters: `max_tool_response_length` of verl, in which
-    the paper was trained. Without it tokens count."""
+    """Instead of `response_tokens`: most characters of a result; a longer one loses its middle. In verl, in which the
+    paper was trained, it is `max_tool_response_length`."""
     brief: bool = False
-    """Agents hand back their answers only, not how they found them: for managers with a short context."""
+    """Agents return only their answers, without their reasoning: for managers with a short context."""
     echo: bool = False
-    """What comes back repeats the subtask: responses have no ids, and a small manager finds a thing by what stands next
-    to it, not by counting."""
+    """A result repeats its subtask: responses have no ids, and a small manager cannot count them."""
     synthesis: Literal["manager", "summarizer"] = "manager"
-    """Who writes the final answer: the manager itself, or a summarizer that sees the history (M_s of Eq. 7)."""
+    """Author of the final answer: the manager itself, or a summarizer that reads the history (M_s of Eq. 7)."""
     reserve: float = 0.1
-    """Share of the episode's tokens and seconds that is kept for the final answer, and if the manager writes it, of the
-    manager's tokens. With it one turn, a unit of cost, and a fork if a summarizer writes it, are kept. 0 keeps
-    nothing."""
+    """Share of the episode's tokens and seconds that is reserved for the final answer, and of the manager's tokens if
+    the manager writes it. One turn, a unit of cost, and a fork for a summarizer are reserved as well. 0: no reserve."""
     faults: Faults = field(default_factory=Faults)
     """Calls that are made to fail."""
     tags: CallTags = TAGS
@@ -117,11 +109,11 @@ class ParaManager(Organization):
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "rounds", "calls", "response_tokens", "response_characters")
-        require_above_zero(self, "call_seconds", *(["summary_seconds"] if self.summary_seconds is not None else []))
+        require_above_zero(self, "call_seconds")
         if not 0 <= self.reserve < 1:
             raise ValueError(f"reserve is {self.reserve}: it must be a share from 0 on and below 1")
-        if self.aliases not in (False, True, *NAMELESS):
-            raise ValueError(f"aliases is {self.aliases!r}: it must be true, false, fixed or shuffled")
+        if self.aliases not in (False, True, "fixed"):
+            raise ValueError(f"aliases is {self.aliases!r}: it must be true, false or fixed")
         others = [other_tool(tool).name for tool in self.tools if tool not in TOOLS]
         organization = next((name for name in self.organizations if name in (*TOOLS, FINAL, *others)), None)
         if organization is not None:
@@ -157,18 +149,18 @@ class ParaManager(Organization):
         return self.calls if self._agents or self.organizations else 0
 
     def identical_agents(self, capacity: int) -> dict[str, int]:
-        """Thinkers of an ensemble, by the role whose model they have, and those below: they are asked the same and
-        vote."""
+        """Thinkers of an ensemble, which get the same prompt and vote, by the role whose model they have, and the
+        agents of nested organizations."""
         own = {next(iter(self.pool), REASONER): SAMPLES} if ENSEMBLE in self.tools else {}
         return most([identical_below(self.organizations.values(), capacity), own])
 
     def toolbox(self, models: tuple[str, ...]) -> dict[str, Tool]:
-        """The tools over models that the manager knows by these ids."""
+        """The tools by name, with the ids of the models for the manager."""
         own = toolbox(self.tools, models, *self.resources(), brief=self.brief)
         return own | {name: OrganizationTool(name, one) for name, one in self.organizations.items()}
 
     def resources(self) -> tuple[Tool, Tool]:
-        """What runs programs, and what searches."""
+        """The tool that runs programs, and the tool that searches."""
         return resources(self.suite, self.tools)
 
     async def run(self, problem: Problem, session: Session) -> str | None:
@@ -196,15 +188,14 @@ class ToolUse(ParaManager):
 
 
 def ids_of(pool: Mapping[str, str], aliases: Aliases, problem: Problem) -> dict[str, str]:
-    """Names of the models of a pool by the ids that a prompt calls them by: their own, or m1, m2, … in an order that
-    changes from problem to problem or, if that is `fixed`, in the order of the pool. The default comes first: of
-    `shuffled` ones it is m1, else the first of the pool."""
+    """Names of the models of a pool by their ids in a prompt: their own names, or m1, m2, … in another order for each
+    problem or, if `fixed`, in the order of the pool. The default model comes first."""
     names = list(pool)
     if not aliases:
         return {name: name for name in names}
     ids = [f"m{i}" for i in range(1, len(names) + 1)]
     if aliases != "fixed":
-        random.Random(problem.id).shuffle(names if aliases == "shuffled" else ids)
+        random.Random(problem.id).shuffle(ids)
     return dict(zip(ids, names, strict=True))
 
 
@@ -216,13 +207,11 @@ class _Work:
         self.models = settings.known(problem)
         self.descriptions = described(tools)
         self.native = settings.tags == TAGS and session.native_calls("manager")
-        """Whether the engine tells the manager of its tools; what it makes of native calls has the default tags."""
+        """Whether the engine offers the tools itself; it returns native calls with the default tags."""
         self.history: list[str] = []
         """Every round so far: the manager's reply, and what came back."""
         self.found: list[str] = []
-        """What calls have returned; failed ones are left out."""
-        self.refused = False
-        """Whether the engine of the summarizer refused to answer."""
+        """Results of the successful calls."""
         self.left = settings.rounds
         """Rounds that are left."""
         native_tools = self.descriptions if self.native else ()
@@ -242,7 +231,7 @@ class _Work:
 
     def _prompt(self, template: str, problem: Problem, share: float = 1.0) -> tuple[Message, ...]:
         history = "\n".join(self.history)
-        nameless = self.settings.aliases in NAMELESS
+        nameless = self.settings.aliases == "fixed"
         models = [(i, "" if nameless else self.settings.pool[name]) for i, name in sorted(self.models.items())]
         return prompt(
             self.settings.prompts,
@@ -258,13 +247,13 @@ class _Work:
         )
 
     def _cut(self, text: str) -> str:
-        """What comes back, as long as it may be."""
+        """Cut a result to its limit."""
         if self.settings.response_characters is not None:
             return cut_middle(text, self.settings.response_characters)
         return self.manager.cut(text, self.settings.response_tokens)
 
     async def done(self) -> str | None:
-        """Rounds until the manager ends them or there are none left, and then the answer."""
+        """Run the rounds, then get the answer."""
         share, writes = self.settings.reserve, self.settings.synthesis == "manager"
         if not share:
             answer = await self._rounds()
@@ -272,7 +261,7 @@ class _Work:
             self.manager.keep(share if writes else 0.0)
             reserved = {"turns": 1, "cost": CALL, "forks": 0 if writes else 1}
             answer = await self.session.sparing(self.manager, share, reserved, self._rounds())
-            self._tell(await self.rounds.collect())  # what had come back before the time was over
+            self._tell(await self.rounds.collect())  # results that were in time
         cut = self.manager.stop if self.manager.stop in _CUT else None
         if cut is StopReason.BUDGET:
             self.session.unanswered(self.manager)
@@ -282,7 +271,7 @@ class _Work:
         return answer
 
     async def _rounds(self) -> str | None:
-        """Rounds until the manager ends them or there are none left; its answer, if it answers without a call."""
+        """Run rounds until the manager or the limit ends them; return the answer of a reply without a call."""
         for n in range(1, self.settings.rounds + 1):
             self.left = self.settings.rounds - n
             text = await self.manager.complete()
@@ -302,7 +291,7 @@ class _Work:
         return None
 
     def _tell(self, responses: list[Response]) -> None:
-        """Tell the manager what came back, if anything did, and how many rounds are left."""
+        """Send the results, if any, and the number of rounds left to the manager."""
         if not responses:
             return
         self.found += [response.value for response in responses if response.status is CallStatus.OK]
@@ -313,7 +302,7 @@ class _Work:
         )
 
     async def _answer(self, cut: bool) -> str | None:
-        """The final answer, written from everything that was found.
+        """The final answer, written from all results.
 
         The summarizer writes it, or the manager: in its own context, or in a new one if that is full. Where the budget
         forbids a fork, the manager writes it in place of the summarizer.
@@ -321,8 +310,7 @@ class _Work:
         manager, account, role = self.manager, self.manager.account, self._writer
         if role is not None and account.depth and account.left("forks"):
             writer = self.session.agent(role, self._prompt("summarizer", self.problem))
-            seconds = self.settings.summary_seconds
-            result = await self.session.call(manager, "answer", writer, self._summarize, seconds=seconds)
+            result = await self.session.call(manager, "answer", writer, self._summarize)
             answer = result.text or None
         elif cut and not self.settings.reserve:
             return None
@@ -332,7 +320,7 @@ class _Work:
             writer.tell(self._prompt("final", self.problem)[-1].content)
             answer = await _write(writer)
         manager.spend(CALL)  # of `final_answer`
-        if answer is None and (writer.error is None or self.refused) and not (cut and writer is manager):
+        if answer is None and writer.error is None and not (cut and writer is manager):
             self.session.unanswered(writer)
         return answer
 
@@ -346,12 +334,7 @@ class _Work:
         return "manager" if full and "summarizer" in style_named(self.settings.prompts).templates else None
 
     async def _summarize(self, writer: Agent) -> str | None:
-        """An engine that refuses to answer is at fault as a model is that says nothing."""
-        try:
-            text = await writer.complete_within(partial(self._prompt, "summarizer", self.problem))
-        except RequestRefused:
-            self.refused = True
-            raise
+        text = await writer.complete_within(partial(self._prompt, "summarizer", self.problem))
         return read_proposal(text, ended=writer.stop is StopReason.DONE).answer
 
 

@@ -107,14 +107,6 @@ def test_a_person_answers_at_the_terminal(folder: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_an_answer_of_several_lines_lies_between_two_marks(folder: Path) -> None:
-    program = AtTerminal(*WORKER, folder=folder)
-    program.until("[1]> ")
-    program.type('"""\none\ntwo\n"""\n')
-    assert program.end() == 0 and "answer:\nof lines" in program.text
-
-
-@pytest.mark.thorough
 def test_ctrl_d_declines(folder: Path) -> None:
     program = AtTerminal(*WORKER, folder=folder)
     program.until("[1]> ")
