@@ -71,7 +71,14 @@ class Bubblewrap:
 
     async def _run(self, code: str, stdin: str, group: Cgroup | None, deadline: float) -> Result:
         output, timed_out = bytearray(), False
-        process = await self._start(code, stdin, group)
+        starting = asyncio.create_task(self._start(code, stdin, group))
+        try:
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            process = await starting
+            limits.end(process.pid)
+            await process.wait()
+            raise
         assert process.stdout is not None
         try:
             async with asyncio.timeout_at(deadline):
