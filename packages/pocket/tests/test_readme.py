@@ -1,4 +1,4 @@
-"""README.md is short, and what it says of make, folders and dry runs is true. Its code runs in test_docs.py."""
+"""README.md is short, and its make targets and dry runs work. Its code runs in test_docs.py."""
 
 from __future__ import annotations
 
@@ -14,25 +14,16 @@ README = (ROOT / "README.md").read_text()
 
 
 def test_it_is_short():
-    assert len(README.splitlines()) <= 130
+    assert len(README.split()) <= 700
 
 
-@pytest.mark.parametrize("target", ["demo", "docs"])
+@pytest.mark.parametrize("target", ["demo", "papers"])
 def test_make_targets_that_it_names_exist(target):
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert f"make {target}" in README
 
 
-def test_every_path_in_the_tree_exists():
-    (tree,) = re.findall(r"```text\n(orgthink/.*?)```", README, re.DOTALL)
-    for line in tree.splitlines():
-        names = re.split(r" {2,}", line.strip())[0].split()
-        folder = ROOT / "orgthink" if line.startswith(" ") else ROOT
-        for name in names:
-            assert (folder / name).exists(), name
-
-
-def test_it_says_where_to_find_the_critical_path_an_organization_and_an_endpoint():
+def test_it_names_the_critical_path_an_organization_and_an_endpoint():
     for what in ("Eq. 4", "orgthink/measure/latency.py", "add an organization", "endpoint"):
         assert what in README
 
@@ -41,8 +32,8 @@ DRY_RUNS = [words for page in PAGES for words in commands(page) if "--dry-run" i
 
 
 @pytest.mark.parametrize("words", DRY_RUNS, ids=" ".join)
-def test_a_dry_run_works_as_it_is_pasted(words, tmp_path, monkeypatch, capsys):
-    """Where there is neither a model nor a file of problems, it says what has to be named."""
+def test_a_dry_run_works_when_pasted(words, tmp_path, monkeypatch, capsys):
+    """Without a model or a file of problems, it names what is missing."""
     monkeypatch.chdir(tmp_path)
     assert main(words[1:]) == 0
     out, err = capsys.readouterr()
