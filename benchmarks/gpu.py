@@ -31,9 +31,8 @@ from orgthink.engines.local.engine import LocalEngine
 from orgthink.models.qwen3 import Qwen3Config
 from orgthink.record.provenance import commit
 from orgthink.training.cluster.sizing.model import Model, config_of
-from orgthink.training.cluster.sizing.plan import Plan
+from orgthink.training.cluster.sizing.plan import ACCELERATORS, Cluster, Plan, Work
 from orgthink.training.cluster.sizing.recipe import embedded_setup
-from orgthink.training.cluster.sizing.step import ACCELERATORS, Cluster, Work
 
 CONTEXT = 4096
 """Most tokens of a sequence."""
@@ -119,8 +118,7 @@ def _estimated(name: str, seconds: float, most: int, conditions: str) -> Iterato
 
 def on_verl(place: Path) -> Iterator[Line]:
     """A step of verl's own trainer, vLLM and FSDP in turns on one GPU, after a first step."""
-    from orgthink.training.cluster.verl.launch import run
-    from orgthink.training.cluster.verl.nodes import Placement
+    from orgthink.training.cluster.verl.launch import Placement, run
     from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start
 
     recipe, changes = "asyncthink-pocket", ["rollout.problems=8", "steps=2", "drift=0.1", "loss.old=trainer"]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 
 from orgthink.record.provenance import commit, hardware
-from orgthink.training.cluster.verl.nodes import Placement
+from orgthink.training.cluster.verl.launch import Placement
 
 
 def conditions(module: str) -> str:

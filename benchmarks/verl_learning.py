@@ -24,8 +24,7 @@ from orgthink.evaluate.grading import grade
 from orgthink.evaluate.plan import distinct
 from orgthink.measure.estimate import Estimate, average, difference
 from orgthink.tasks import task_named
-from orgthink.training.cluster.verl.launch import run
-from orgthink.training.cluster.verl.nodes import Placement
+from orgthink.training.cluster.verl.launch import Placement, run
 from orgthink.training.recipes.base_model import model_folder
 from orgthink.training.recipes.jobs import Policy
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, go_on, start

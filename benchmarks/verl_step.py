@@ -17,8 +17,7 @@ from pathlib import Path
 import tyro
 
 from benchmarks.verl_cluster import cluster, conditions
-from orgthink.training.cluster.verl.launch import run
-from orgthink.training.cluster.verl.nodes import Placement
+from orgthink.training.cluster.verl.launch import Placement, run
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start
 
 JOBS = {

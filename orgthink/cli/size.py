@@ -13,16 +13,15 @@ from orgthink.util.terminal import show
 
 if TYPE_CHECKING:
     from orgthink.training.cluster.sizing.plan import Plan
-    from orgthink.training.recipes.jobs import Job
 
 
 @dataclass(frozen=True)
 class Size:
     """Estimate memory, tokens and seconds of a training step on GPUs, and whether it fits. Nothing is run.
 
-    Every budget of the recipe counts in full; `--assume sampled=700` overrides it. The docstrings of
-    orgthink/training/cluster/sizing have the formulas. Launches of kernels are not counted: a step of few short rows
-    takes several times as long.
+    Every budget of the recipe counts in full; `--assume sampled=700` overrides it. Frozen models, tools and launches of
+    kernels are not counted: a step of few short rows takes several times as long. The
+    docstrings of orgthink/training/cluster/sizing have the formulas.
     """
 
     what: Annotated[Positional[str], arg(metavar="RECIPE_OR_MODEL")]
@@ -45,7 +44,7 @@ class Size:
         except ModuleNotFoundError as error:
             raise UserError(f"sizes of recipes need {error.name}: pip install 'orgthink[local]'") from error
         from orgthink.training.cluster.sizing.model import config_of, known_models, require_known
-        from orgthink.training.cluster.sizing.recipe import model_of, plans, require_training
+        from orgthink.training.cluster.sizing.recipe import model_of, plans
 
         if self.gpus < 1:
             raise UserError(f"--gpus {self.gpus}: it must be at least 1")
@@ -56,41 +55,31 @@ class Size:
                 raise UserError(f"{self.what} is a model: --model and --set belong to a recipe; use --assume")
         else:
             with user_input():
-                require_training(self.what, job)
                 job = recipes.adjusted(job, {}, self.set)
         config = config_of(self.model or (self.what if job is None else model_of(self.what, job)))
         try:
             found = plans(job, config, self.gpus, self.gpu, self.assume)
-            lines = (*summary(found[-1], job), *table(found))
+            lines = (*summary(found[-1]), *table(found))
         except OverflowError as error:
             raise UserError("--gpus or --assume: a number is too large to calculate with") from error
         show(f"{self.what}, {self.gpu} × {self.gpus}", *lines)
         return 0
 
 
-def summary(plan: Plan, job: Job | None) -> list[str]:
+def summary(plan: Plan) -> list[str]:
     """The lines above the table: the model, the work, the GPU."""
-    from orgthink.training.cluster.sizing.recipe import frozen_models, most_sampled
-
     model, work, gpu, cluster = plan.model, plan.work, plan.gpu, plan.cluster
-    bound, frozen = (None, []) if job is None else (most_sampled(job), frozen_models(job))
-    lines = [
+    return [
         f"model     {parameters(model.total)} parameters, {parameters(model.active)} active for a token; "
         f"{model.kv_bytes(plan.setup.sampler):,} bytes of cache a token",
         f"step      {work.problems} problems × {work.group} attempts × {work.agents} agents of "
         f"{work.prompt:,} prompt + {work.injected:,} injected + {work.sampled:,} sampled tokens",
         f"tokens    {work.prefilled:,.0f} read and {work.decoded:,} sampled; {work.computed:,} computed in training, "
         f"{work.trained:,} of them trained",
-        *([f"at most   {bound:,} sampled, if every turn uses its budget"] if bound else []),
         f"GPU       {gpu.memory:g} GB, {gpu.bf16:g} TFLOP/s in bfloat16, {gpu.bandwidth:,g} GB/s",
         f"assumed   {cluster.flops:.0%} of the TFLOP/s, {cluster.streaming:.0%} of the bandwidth, "
         f"{cluster.usable:.0%} of the memory",
     ]
-    if frozen:
-        lines.append(
-            f"excluded  GPUs of frozen models ({', '.join(frozen)}), and the time of these models and of tools"
-        )
-    return lines
 
 
 GIB = 2**30

@@ -16,7 +16,7 @@ from orgthink.util.errors import UserError, required, user_input
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:
-    from orgthink.training.cluster.verl.nodes import Placement
+    from orgthink.training.cluster.verl.launch import Placement
     from orgthink.training.recipes.jobs import Job
     from orgthink.training.recipes.registry import Training
 
@@ -101,7 +101,7 @@ class Train:
                 raise
 
     def _cluster(self) -> Placement:
-        from orgthink.training.cluster.verl.nodes import placement_of
+        from orgthink.training.cluster.verl.launch import placement_of
 
         return placement_of(self.cluster, "cpu" if self.device == "cpu" else "cuda")
 

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import NamedTuple
-
-
-class AgentWork(NamedTuple):
-    """An agent's reward in an attempt."""
-
-    parent: str | None
-    """The nearest ancestor with a reward; `None` without one."""
-    reward: float
-    """Reward of its own work."""
 
 
 class EpisodeCredit(ABC):
-    """One advantage per episode or per agent, relative to the group."""
+    """One advantage per episode, relative to the group."""
 
     __slots__ = ()
 
@@ -32,13 +22,3 @@ class EpisodeCredit(ABC):
 
         `groups` maps a problem to the rewards of its episodes. ValueError for rewards that are not finite.
         """
-
-    def of_agents(
-        self, groups: Mapping[str, Mapping[str, Mapping[str, AgentWork]]]
-    ) -> Mapping[str, Mapping[str, float]] | None:
-        """Advantage of each agent by episode and agent; agents without one are not trained on. `None` (default): all
-        agents of an episode share its advantage.
-
-        `groups` maps a problem to its episodes, and each episode to its agents. ValueError as above.
-        """
-        return None

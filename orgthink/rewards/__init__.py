@@ -23,10 +23,6 @@ class Score:
         """The parts of the reward, by the names of the metrics."""
         return {}
 
-    def of_agents(self) -> Mapping[str, float]:
-        """Rewards of single agents by name; empty if only the episode has a reward."""
-        return {}
-
 
 class EpisodeReward(ABC):
     """The reward of an episode: a pure function of its record."""
@@ -35,9 +31,6 @@ class EpisodeReward(ABC):
 
     watched: ClassVar[Mapping[str, str]] = {}
     """Metrics that are printed at every step in addition to the common ones: name → format, such as `cost {:.1f}`."""
-
-    by_agent: ClassVar[bool] = False
-    """Whether its scores have rewards of single agents (`Score.of_agents`), which credit by agent needs."""
 
     def most_if_wrong(self, required: int) -> float | None:
         """Highest reward of an answer with fewer than `required` solutions; `None` if unknown."""

@@ -215,7 +215,7 @@ def load_state(file: Path, cls: type[T]) -> T:
 
 
 def say_start(settings: Any, step: int, removed: int) -> None:
-    """Print the step from which a training continues, and a warning if its warm-up never ends.
+    """Print the step from which a training continues.
 
     `removed` is the number of recorded steps that are repeated.
     """
@@ -225,13 +225,6 @@ def say_start(settings: Any, step: int, removed: int) -> None:
         show(f"orgthink: continuing from step {step}", error=True)
     elif removed:
         show(f"orgthink: none of {removed} recorded steps was saved: starting again", error=True)
-    if settings.warmup > settings.steps:
-        share = settings.rate(settings.steps - 1) / settings.learning_rate
-        show(
-            f"orgthink: the warm-up takes {settings.warmup} steps, but the training has {settings.steps}: the learning "
-            f"rate ends at {share:.0%} of learning_rate; lower warmup to avoid this",
-            error=True,
-        )
 
 
 def say_saved(run: Path, step: int) -> None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from orgthink.credit import AgentWork, EpisodeCredit
 from orgthink.engines.engine import Engine
 from orgthink.measure.accuracy import mixed
 from orgthink.record.episode import Episode, Origin, Problem, Trace
@@ -97,7 +96,7 @@ class Episodes:
         groups = grouped(selected, rewards, random.Random(seed) if settings.shuffled else None)
         require_version(episodes, str(step), self._plan.trains, began)
         with user_input():
-            advantages = credited(settings.credit, groups, selected, rewards, self._crash)
+            advantages = advantages_of(settings.credit, groups, self._crash)
             rewarded = [episode for episode in selected if episode.id in advantages]
             rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], self._plan.trains, step)]
         metrics = {
@@ -203,34 +202,6 @@ def _mistaken(trace: Trace, sampled_by: str | None, version: str, trained: bool)
     if not trained:
         return f"sampled by the policy, but role {trace.role} is not trained: name a model for it in rollout.models"
     return f"sampled by version {sampled_by}, not by {version}: the sampler did not take the new weights"
-
-
-def credited(
-    credit: EpisodeCredit,
-    groups: Mapping[str, Mapping[str, float]],
-    episodes: Sequence[Episode],
-    rewards: Mapping[str, Score],
-    crash: Crash | None = None,
-) -> Mapping[str, float | Mapping[str, float]]:
-    """Advantage of each episode that is trained on, or of each of its agents if the credit distinguishes agents."""
-    works: defaultdict[str, dict[str, Mapping[str, AgentWork]]] = defaultdict(dict)
-    for episode in episodes:
-        works[episode.problem.id][episode.id] = _works(episode, rewards[episode.id])
-    return advantages_of(credit, groups, works, crash)
-
-
-def _works(episode: Episode, score: Score) -> dict[str, AgentWork]:
-    """The work of each agent that has its own reward; of the root only if no agent has."""
-    own = score.of_agents() or {episode.root.agent: score.total}
-    parents = {trace.agent: trace.parent for trace in episode.traces}
-
-    def above(agent: str) -> str | None:
-        parent = parents[agent]
-        while parent is not None and parent not in own:
-            parent = parents[parent]
-        return parent
-
-    return {agent: AgentWork(above(agent), reward) for agent, reward in own.items()}
 
 
 def grouped(

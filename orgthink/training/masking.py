@@ -1,4 +1,4 @@
-"""Which sampled tokens are not trained: stale tokens, and tokens that are already mastered.
+"""Stale tokens, whose weight is capped, and mastered tokens, which are not trained.
 
 Staleness: an output in segments continues after weight updates, so its tokens differ in age. If a token is too old, its
 importance ratio is too far from 1.
@@ -13,50 +13,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
 
 from orgthink.record.episode import Origin, Trace
 from orgthink.training.rows import PolicyRow, untrained
 from orgthink.util.errors import require_above_zero, require_at_least
 
-Beyond = Literal["drop", "mask", "truncate"]
-
 
 @dataclass(frozen=True, slots=True)
 class Staleness:
-    """Largest age of a token, and the treatment of older ones."""
+    """Which tokens are stale, and their largest importance weight."""
 
     bound: int = 4
     """A token is stale after more updates of the sampler than this."""
-    beyond: Beyond = "truncate"
-    """Treatment of stale tokens: drop their group, mask the tokens, or cap their importance weight."""
     cap: float = 2.0
     """Largest importance weight of a stale token."""
 
     def __post_init__(self) -> None:
         require_at_least(0, self, "bound")
-        if self.beyond not in get_args(Beyond):
-            raise ValueError(f"beyond is {self.beyond!r}: it must be one of {', '.join(get_args(Beyond))}")
         require_above_zero(self, "cap")
-
-
-def within(rows: Sequence[PolicyRow], staleness: Staleness) -> list[PolicyRow]:
-    """The rows to train on, in order. The loss handles stale tokens that are truncated.
-
-    `drop` removes whole groups: long outputs are the oldest, and without them short ones would be rewarded. `mask`
-    removes only rows without any token to train.
-    """
-    if staleness.beyond == "truncate":
-        return list(rows)
-    stale = [_stale(row, staleness.bound) for row in rows]
-    if staleness.beyond == "drop":
-        old = {row.group for row, places in zip(rows, stale, strict=True) if places}
-        return [row for row in rows if row.group not in old]
-    return [
-        untrained(row, places) if places else row
-        for row, places in zip(rows, stale, strict=True)
-        if not places or len(places) < sum(row.trained)
-    ]
 
 
 def ages(rows: Sequence[PolicyRow]) -> dict[str, float | None]:
@@ -65,28 +39,19 @@ def ages(rows: Sequence[PolicyRow]) -> dict[str, float | None]:
     return {"age": sum(found) / len(found) if found else None, "age_max": max(found, default=None)}
 
 
-def _stale(row: PolicyRow, bound: int) -> set[int]:
-    """Indices of the stale trained tokens."""
-    return {at for at, (trained, age) in enumerate(zip(row.trained, row.age, strict=True)) if trained and age > bound}
-
-
 @dataclass(frozen=True, slots=True)
 class Mastered:
     """Which tokens are mastered, and when they are masked."""
 
     entropy: float
-    """σ, in nats per token: nothing is masked while the entropy is at least this."""
+    """σ, in nats per token: nothing of an output is masked unless its entropy is below this."""
     probability: float = 0.99
     """τ: a token that was sampled with at least this probability is mastered."""
-    of: Literal["sample", "step"] = "sample"
-    """Whether the entropy of each output is compared with σ, or that of all tokens of a step."""
 
     def __post_init__(self) -> None:
         require_at_least(0, self, "entropy")
         if not 0 < self.probability <= 1:
             raise ValueError(f"probability is {self.probability}: it must be above 0 and at most 1")
-        if self.of not in ("sample", "step"):
-            raise ValueError(f"of is {self.of!r}: it must be sample or step")
 
 
 def sampled_entropy(traces: Iterable[Trace]) -> float | None:
@@ -99,19 +64,16 @@ def sampled_entropy(traces: Iterable[Trace]) -> float | None:
     return math.fsum(drawn) / len(drawn) if drawn else None
 
 
-def mask_mastered(rows: Sequence[PolicyRow], settings: Mastered, entropy: float | None) -> list[PolicyRow]:
-    """The rows, in order, without their mastered tokens while entropy is low. `entropy` is the step's; `None` is not
-    low."""
-    return [_without_mastered(row, settings.probability) if _masks(row, settings, entropy) else row for row in rows]
+def mask_mastered(rows: Sequence[PolicyRow], settings: Mastered) -> list[PolicyRow]:
+    """The rows, in order, without the mastered tokens of correct rows whose entropy is low."""
+    return [_without_mastered(row, settings.probability) if _masks(row, settings) else row for row in rows]
 
 
-def _masks(row: PolicyRow, settings: Mastered, entropy: float | None) -> bool:
-    """Whether a row is correct and entropy is low."""
-    if settings.of == "sample":
-        drawn = [-p for p, trained in zip(row.logprobs, row.trained, strict=True) if trained]
-        entropy = math.fsum(drawn) / len(drawn)
+def _masks(row: PolicyRow, settings: Mastered) -> bool:
+    """Whether a row is correct and its entropy is low."""
+    drawn = [-p for p, trained in zip(row.logprobs, row.trained, strict=True) if trained]
     positive = row.advantage > 0 if row.positive is None else row.positive
-    return positive and not row.masked and entropy is not None and entropy < settings.entropy
+    return positive and not row.masked and math.fsum(drawn) / len(drawn) < settings.entropy
 
 
 def _without_mastered(row: PolicyRow, probability: float) -> PolicyRow:

@@ -64,8 +64,6 @@ class PolicyLoss:
             raise ValueError(f"old is {self.old!r}: it must be sampler, trainer or pois")
         if self.ratio != "token" and self.reduction != "episode-mean":
             raise ValueError(f"ratio {self.ratio!r} gives a row one loss, however long: it needs the episode-mean")
-        if self.ratio != "token" and self.staleness.beyond == "mask":
-            raise ValueError(f"ratio {self.ratio!r} is of all tokens of a row: stale ones cannot be masked alone")
 
 
 class TokenLosses(NamedTuple):

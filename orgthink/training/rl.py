@@ -25,12 +25,11 @@ from orgthink.runtime.clock import runner
 from orgthink.training import checkpoint
 from orgthink.training.backend import PolicyBackend
 from orgthink.training.interrupt import interrupt
-from orgthink.training.masking import mask_mastered, within
+from orgthink.training.masking import mask_mastered
 from orgthink.training.optimization import Optimization, Unmoved, training_metrics, update
 from orgthink.training.rows import PolicyRow
 from orgthink.util.errors import UserError
 from orgthink.util.settings import typed
-from orgthink.util.terminal import show
 
 Record = Callable[[Episode], None]
 """Stores an episode of the current step in the run folder."""
@@ -151,7 +150,6 @@ async def _train(
             try:
                 line = await _step(backend, settings, source, progress)
             except Exception as error:
-                progress.say_recorded()
                 if not isinstance(error, Unmoved):
                     raise
                 progress.save_whole_steps()
@@ -229,15 +227,6 @@ class _Progress:
             self.save()
             checkpoint.say_saved(self._run.path, self.step)
 
-    def say_recorded(self) -> None:
-        """Say where the episodes of a failed step are."""
-        if self.journal.size > self._recorded:
-            show(
-                f"orgthink: the episodes of step {self.step + 1}, which failed, are recorded: see them with "
-                f"orgthink view {self._run.path} --step {self.step + 1}",
-                error=True,
-            )
-
 
 def _standstill() -> Any:
     """Stop the clock of the running loop."""
@@ -253,11 +242,9 @@ async def _step(backend: PolicyBackend, settings: Optimization, source: Source, 
         batch = await source.collect(backend.sampler, step, clock, progress.record)
     except Exception as error:
         raise Unmoved(error) from error
-    # Under POIS no token is stale.
-    rows = batch.rows if settings.loss.old == "pois" else within(batch.rows, settings.loss.staleness)
-    tokens = _trained(rows)
+    rows, tokens = batch.rows, _trained(batch.rows)
     if settings.mastered is not None:
-        rows = mask_mastered(rows, settings.mastered, batch.entropy)
+        rows = mask_mastered(rows, settings.mastered)
     clock.lap("reward")
     rate = settings.rate(step)
     with _standstill():

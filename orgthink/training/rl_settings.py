@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from orgthink.evaluate.specs import RoleSpec
 from orgthink.measure.summary import surviving_measures
-from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES
 from orgthink.record.episode import Episode
 from orgthink.record.guard import engine_failed
@@ -47,8 +46,6 @@ class RlSettings(Optimization):
         Optimization.__post_init__(self)
         if self.minibatches > self.rollout.problems:
             raise ValueError(f"{self.rollout.problems} groups cannot be split into {self.minibatches} minibatches")
-        if self.shuffled and self.credit.of_agents({}) is not None:
-            raise ValueError("shuffled permutes the rewards of episodes, and this credit has those of agents")
         require_at_least(0, self, "ahead")
 
     def require(self, context: int | None) -> None:
@@ -67,10 +64,6 @@ class RlSettings(Optimization):
                     "credit.least above that, lower other parts of the reward (reward.gate=correct, "
                     "reward.weight=0), or set credit.kind=shared"
                 )
-            if self.credit.of_agents({}) is not None and not self.reward.by_agent:
-                raise UserError(
-                    "this credit needs a reward for each agent, but this reward is of episodes: set credit.kind=shared"
-                )
 
     @property
     def task(self) -> str:
@@ -86,16 +79,14 @@ class RlSettings(Optimization):
 
     @property
     def made_for(self) -> Mapping[str, Any]:
-        plan, name, organization = self.rollout, self.rollout.organization.organization, self.rollout.made
-        style, total = getattr(organization, "prompts", None), plan.limits.max_tokens
-        how = _portable(organization)
+        plan, total = self.rollout, self.rollout.limits.max_tokens
+        style = getattr(plan.made, "prompts", None)
         return {
             # What is not installed, such as a file of the user's, may be gone when the model is used.
             **({"prompts": style} if style in tuple(STYLES) else {}),
             **({"capacity": plan.limits.capacity} if plan.limits.capacity > 1 else {}),
             "max_tokens": plan.max_tokens,
             "renew": total is None or total > plan.max_tokens,
-            **({"organizations": {name: how}} if how and name in tuple(ORGANIZATIONS) else {}),
         }
 
     def measure(self, episodes: Sequence[Episode], rewards: Mapping[str, Score] | None = None) -> dict[str, Any]:
@@ -129,27 +120,3 @@ class RlSettings(Optimization):
 def _formatted(form: str, value: float | None) -> str:
     """A metric as text. An unknown value is shown as a dash, not as zero."""
     return f"{form.partition('{')[0]}–" if value is None else form.format(value)
-
-
-def _portable(organization: Any) -> dict[str, Any]:
-    """Its settings that are numbers, or one of a few words.
-
-    Members, tools and files may not be there where a model is used, and only who starts a run may name a command; these
-    mean the same everywhere.
-    """
-    if not is_dataclass(organization):
-        return {}
-    hints = get_type_hints(type(organization))
-    values = {each.name: getattr(organization, each.name) for each in fields(organization)}
-    return {
-        name: value
-        for name, value in values.items()
-        if isinstance(value, bool | int | float) or (isinstance(value, str) and value in _words(hints[name]))
-    }
-
-
-def _words(hint: Any) -> tuple[Any, ...]:
-    """The values that a type lists, such as those of `Literal["a", "b"] | None`."""
-    if get_origin(hint) is Literal:
-        return get_args(hint)
-    return tuple(word for part in get_args(hint) for word in _words(part))

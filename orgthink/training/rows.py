@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 
 from orgthink.record.episode import Episode, Origin, Span, Trace
@@ -82,19 +82,17 @@ class PolicyRow(Row):
 
 def policy_rows(
     episode: Episode,
-    advantage: float | Mapping[str, float],
+    advantage: float,
     trained: Callable[[Trace], bool] = lambda trace: True,
     version: int | None = None,
 ) -> list[PolicyRow]:
-    """One row for each trained trace with sampled tokens. `advantage` is the episode's, or that of each agent: who is
-    left out has no row. For `version` and ValueError see `policy_row`."""
+    """One row for each trained trace with sampled tokens. For `version` and ValueError see `policy_row`."""
     names = {"episode": episode.id, "group": episode.problem.id}
     right = episode.grade.all_correct if episode.grade is not None else None
-    own = advantage if isinstance(advantage, Mapping) else {trace.agent: advantage for trace in episode.traces}
     return [
-        policy_row(trace, **names, advantage=own[trace.agent], version=version, positive=right)
+        policy_row(trace, **names, advantage=advantage, version=version, positive=right)
         for trace in episode.traces
-        if trace.agent in own and trained(trace) and any(span.origin is Origin.SAMPLED for span in trace.spans)
+        if trained(trace) and any(span.origin is Origin.SAMPLED for span in trace.spans)
     ]
 
 

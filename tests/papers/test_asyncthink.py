@@ -260,9 +260,7 @@ def test_4_2_the_recipe() -> None:
     assert (settings.rollout.limits.capacity, settings.rollout.max_tokens) == (2, 2048)
     assert settings.rollout.limits.max_tokens == 8192 and settings.steps == 180  # 4.5
     said = {"capacity": 2, "max_tokens": 2048, "renew": True}
-    made_for = dict(settings.made_for)
-    assert made_for.pop("organizations")["asyncthink"]["tolerant"] is False
-    assert made_for == {"prompts": "paper", **said}, "it is evaluated as it was trained"
+    assert settings.made_for == {"prompts": "paper", **said}, "it is evaluated as it was trained"
     assert settings.reward == AsyncThinkReward(accuracy="fraction", count="workers")
     alone = RECIPES["asyncthink-qwen3-countdown-sequential"].settings.reward
     assert (alone.weight, alone.format_error) == (0, 0), "the baseline is rewarded for its answer only"

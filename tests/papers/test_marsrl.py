@@ -134,10 +134,10 @@ def test_2_3_well_mastered_positive_tokens_are_masked_while_entropy_is_low():
         row(*drawn, advantage=1, episode="a", positive=True),
         row(*drawn, advantage=-1, episode="b", positive=False),
     )
-    masked = mask_mastered([right, wrong], Mastered(entropy=0.3), None)
+    masked = mask_mastered([right, wrong], Mastered(entropy=0.3))
     assert [one.trained for one in masked] == [(False, False, True, False), (False, True, True, True)]
     assert token_weights(masked, "token-mean") == [1 / 6, 1 / 6]
-    assert mask_mastered([right, wrong], Mastered(entropy=0.2), None) == [right, wrong], "its entropy is above 0.2"
+    assert mask_mastered([right, wrong], Mastered(entropy=0.2)) == [right, wrong], "its entropy is above 0.2"
 
 
 def test_2_3_sais_and_pois_importance_ratios():

@@ -12,8 +12,8 @@ from orgthink.engines import EngineSpec
 from orgthink.evaluate.specs import RoleSpec
 from orgthink.record.episode import Sampling
 from orgthink.training.cluster.sizing.model import config_of
-from orgthink.training.cluster.sizing.recipe import PAPERS, model_of, plans, require_training
-from orgthink.training.cluster.sizing.step import ACCELERATORS
+from orgthink.training.cluster.sizing.plan import ACCELERATORS
+from orgthink.training.cluster.sizing.recipe import PAPERS, model_of, plans
 from orgthink.training.recipes import registry as recipes
 from orgthink.training.recipes.jobs import Reinforced
 from orgthink.util.errors import UserError
@@ -26,9 +26,8 @@ def test_every_recipe_has_its_plans():
     for name, job in recipes.recipes().items():
         if not (hasattr(job, "model") or hasattr(job, "shape")):
             with pytest.raises(UserError, match="trains no model"):
-                require_training(name, job)
+                model_of(name, job)
             continue
-        require_training(name, job)
         model = None if getattr(job, "model", "its own") or name in PAPERS else "qwen3-0.6b"
         (first, *_) = found = plans(job, config_of(model or model_of(name, job)), 4, "h100")
         counts = [1, 1, 2, 4] if isinstance(job, Reinforced) else [1]
@@ -64,9 +63,9 @@ def test_a_recipe_on_verl_is_sized_as_verl_is_told():
 
 
 def test_assumptions_reach_every_part():
-    told = ["sampled=7", "share=0.25", "flops=0.125", "memory=96", "sleeps=false"]
+    told = ["sampled=7", "share=0.25", "flops=0.125", "memory=96"]
     (*_, plan) = plans(recipes.RECIPES["asyncthink-qwen3-math"], config_of("qwen3-4b"), 2, "H100", told)
-    assert (plan.work.sampled, plan.setup.share, plan.setup.sleeps) == (7, 0.25, False)
+    assert (plan.work.sampled, plan.setup.share) == (7, 0.25)
     assert (plan.cluster.flops, plan.gpu.memory, plan.gpu.bandwidth) == (0.125, 96, H100.bandwidth)
     divided = plans(None, config_of("qwen3-4b"), 8, "h100", ["tensor=4"])
     assert [(each.name, each.cluster.gpus) for each in divided] == [("verl", 4), ("verl", 8)]
@@ -108,7 +107,7 @@ def test_rows_of_the_table_add_up():
     for plan in plans(recipes.RECIPES["paramanager-qwen3"], config_of("qwen3-4b"), 8, "h200"):
         value = {name: row(plan) for name, row in ROWS.items()}
         states = ("weights", "gradients", "Adam states", "reference", "gathered", "activations")
-        beside = 0.0 if plan.setup.sleeps else value["sampler GiB"] + value["its cache GiB"]
+        beside = 0.0 if plan.setup.sharded else value["sampler GiB"] + value["its cache GiB"]
         assert value["= training GiB"] == pytest.approx(sum(value[f"{name} GiB"] for name in states) + beside)
         parts = ("prefill s", "decoding s", "training s", "push s")
         assert value["= step s"] == pytest.approx(sum(value[name] for name in parts))

@@ -8,10 +8,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from orgthink.training.cluster.sizing.model import Model, known_models
-from orgthink.training.cluster.sizing.plan import Plan, fitting, memory, seconds
-from orgthink.training.cluster.sizing.step import ACCELERATORS, Cluster, Setup, Work
+from orgthink.training.cluster.sizing.plan import ACCELERATORS, Cluster, Plan, Setup, Work
 
-H100 = ACCELERATORS["h100"]
+H100, CLUSTER = ACCELERATORS["h100"], Cluster()
+
+
+def planned(model, setup, work, cluster=CLUSTER):
+    return Plan("verl", model, setup, work, H100, cluster)
 
 
 @st.composite
@@ -43,20 +46,18 @@ SETUPS = st.builds(
     Setup,
     held=st.sampled_from([2, 4]),
     computed=st.sampled_from([2, 4]),
-    checkpointed=st.booleans(),
     pack=st.integers(1, 20_000),
     frozen=st.integers(0, 2),
     reference=st.sampled_from([0, 2, 4]),
     share=st.floats(0.1, 0.9),
-    sleeps=st.booleans(),
 )
 
 
 @given(models(), st.sampled_from([item.name for item in fields(Model) if item.name not in ("tied", "active_experts")]))
 def test_a_larger_model_is_never_smaller(model, name):
     larger = replace(model, **{name: getattr(model, name) + 1})
-    work, setup, cluster = Work(4, 4, 1, 1, 10, 10), Setup(), Cluster()
-    before, after = (memory(each, setup, work, H100, cluster) for each in (model, larger))
+    work, setup = Work(4, 4, 1, 1, 10, 10), Setup()
+    before, after = (planned(each, setup, work).memory for each in (model, larger))
     assert larger.total >= model.total
     assert larger.kv_bytes(2) >= model.kv_bytes(2)
     for part in ("weights", "gradients", "adam", "gathered", "activations", "sampler", "training"):
@@ -67,16 +68,16 @@ def test_a_larger_model_is_never_smaller(model, name):
 @given(models(), SETUPS, WORKS, st.sampled_from(["prompt", "sampled", "injected", "longest"]), st.integers(1, 9999))
 def test_longer_work_never_takes_less(model, setup, work, name, more):
     longer = replace(work, **{name: getattr(work, name) + more})
-    before, after = (memory(model, setup, each, H100, Cluster()) for each in (work, longer))
-    assert after.activations >= before.activations
-    assert fitting(model, setup, longer, after, Cluster()) <= fitting(model, setup, work, before, Cluster())
+    before, after = (planned(model, setup, each) for each in (work, longer))
+    assert after.memory.activations >= before.memory.activations
+    assert after.fitting <= before.fitting
     for count in ("prefilled", "decoded", "trained", "computed"):
         assert getattr(longer, count) >= getattr(work, count)
 
 
 @given(models(), SETUPS, WORKS, st.integers(2, 64))
 def test_sharding_divides_states_and_nothing_else(model, setup, work, n):
-    one, many = (memory(model, setup, work, H100, Cluster(gpus=gpus)) for gpus in (1, n))
+    one, many = (planned(model, setup, work, Cluster(gpus=gpus)).memory for gpus in (1, n))
     for part in ("weights", "gradients", "adam", "reference"):
         assert getattr(many, part) * n == pytest.approx(getattr(one, part))
     for part in ("activations", "sampler", "cache"):
@@ -104,7 +105,7 @@ def test_tokens_are_linear_in_g(work, times):
 
 @given(models(), SETUPS, WORKS)
 def test_more_gpus_of_a_node_are_never_slower(model, setup, work):
-    found = [seconds(model, setup, work, H100, Cluster(gpus=gpus)) for gpus in (1, 2, 4, 8)]
+    found = [planned(model, setup, work, Cluster(gpus=gpus)).seconds for gpus in (1, 2, 4, 8)]
     assume(all(found))
     for few, many in pairwise(found):
         assert many.prefill == pytest.approx(few.prefill / 2)
@@ -129,7 +130,7 @@ def test_decoding_by_hand():
     """8 attempts on 2 copies, 4 at once in each: a step reads the weights, and 500 cached tokens of each attempt."""
     model, cluster = Model.of(known_models()["qwen3-4b"]), Cluster(gpus=2, overhead=0, streaming=1)
     work = Work(problems=2, group=4, agents=1, concurrent=1, prompt=0, sampled=1000)
-    took = seconds(model, Setup(), work, H100, cluster)
+    took = planned(model, Setup(), work, cluster).seconds
     read = 2 * model.total + 4 * 500 * 2 * 36 * 8 * 128 * 2
     assert took is not None
     assert took.decoding == pytest.approx(1000 * read / 3350e9)
@@ -137,7 +138,7 @@ def test_decoding_by_hand():
 
 def test_several_nodes_are_held_up_by_the_network():
     model, work = Model.of(known_models()["qwen3-32b"]), Work(8, 8, 1, 1, 100, 1000)
-    near, far = (seconds(model, Setup(tensor=8), work, H100, Cluster(gpus=16, node=node)) for node in (16, 8))
+    near, far = (planned(model, Setup(tensor=8), work, Cluster(gpus=16, node=node)).seconds for node in (16, 8))
     assert near is not None and far is not None
     assert far.push > 2 * near.push
     assert far.training > near.training

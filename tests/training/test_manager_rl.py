@@ -25,7 +25,6 @@ from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.scripted import ScriptedEngine
-from orgthink.evaluate.presets import preset_of
 from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
 from orgthink.grammar.toolcall import CallStatus
 from orgthink.measure.accuracy import mixed
@@ -286,21 +285,6 @@ def test_the_reward_of_a_manager_needs_one(name):
             settings.require(None)
 
 
-@dataclass(frozen=True, slots=True)
-class CreditByAgent(SharedCredit):
-    """Credit of single agents."""
-
-    def of_agents(self, groups):
-        return {}
-
-
-def test_credit_by_agent_needs_a_reward_by_agent():
-    settings = replace(SETTINGS, credit=CreditByAgent(), reward=AsyncThinkReward())
-    with pytest.raises(UserError, match=r"set credit\.kind=shared$"):
-        settings.require(None)
-    replace(settings, credit=SharedCredit()).require(None)
-
-
 def test_imitating_what_earns_enough_needs_a_reward_that_a_wrong_answer_does_not_earn():
     """As printed, the reward of a manager pays 3 for a wrong and tidy episode, and 2 for a right one at once."""
     spec = OrganizationSpec("tool-use", {"tools": []})
@@ -312,34 +296,6 @@ def test_imitating_what_earns_enough_needs_a_reward_that_a_wrong_answer_does_not
     replace(settings, reward=ParaManagerReward(gate="correct")).require(None)
     replace(settings, credit=AcceptedCredit(least=3.5)).require(None)
     replace(settings, credit=SharedCredit()).require(None)
-
-
-def test_a_model_says_the_words_and_numbers_of_its_organization():
-    """Its pool and its suite may not be there where it is used, and what runs commands its user has to name."""
-
-    def stated(name: str, how: dict[str, Any]) -> dict[str, Any]:
-        rollout = Rollout("countdown", OrganizationSpec(name, how))
-        return RlSettings(rollout, steps=1, learning_rate=1e-3, reward=by_text).made_for["organizations"][name]
-
-    how = {"prompts": "paper", "pool": {"a": ""}, "response_tokens": 9, "brief": True, "synthesis": "summarizer"}
-    how["aliases"] = "fixed"
-    found = stated("paramanager", how)
-    assert found.items() >= {"response_tokens": 9, "brief": True, "synthesis": "summarizer", "rounds": 12}.items()
-    assert found["aliases"] == "fixed"
-    assert stated("paramanager", {})["synthesis"] == "manager", "also where the base has another one"
-    assert not {"prompts", "pool", "tools", "suite", "servers", "organizations", "faults", "tags"} & found.keys()
-    organizer = stated("asyncthink", {"worker": "sequential", "malformed": "error"})
-    assert organizer["malformed"] == "error" and "worker" not in organizer
-
-
-@pytest.mark.parametrize("name", [name for name in ORGANIZATIONS if name != "led"])
-def test_what_a_model_says_of_its_organization_is_read_as_it_was(name: str, tmp_path: Path):
-    rollout = Rollout("countdown", OrganizationSpec(name))
-    made_for = RlSettings(rollout, steps=1, learning_rate=1e-3, reward=by_text).made_for
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "orgthink.json").write_text(json.dumps(made_for))
-    given = preset_of(EngineSpec(str(tmp_path))).organizations.get(name, {})
-    assert OrganizationSpec(name, dict(given)).named(name) == OrganizationSpec(name).named(name)
 
 
 # Mixed groups

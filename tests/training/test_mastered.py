@@ -14,9 +14,7 @@ from orgthink.training.masking import Mastered, mask_mastered
 from orgthink.training.policy_loss import token_weights
 from orgthink.training.rows import PolicyRow
 
-SETTINGS = Mastered(entropy=0.3, of="step")
-LOW = 0.2
-"""Entropy below the target."""
+SETTINGS = Mastered(entropy=0.3)
 
 GOOD = PolicyRow(
     (5, 6, 7, 8, 9),
@@ -32,8 +30,7 @@ GOOD = PolicyRow(
 )
 BAD = replace(GOOD, advantage=-0.5, episode="bad")
 
-settings = st.builds(Mastered, st.floats(0, 2), st.floats(0.01, 1), of=st.just("step"))
-entropies = st.none() | st.floats(0, 2)
+settings = st.builds(Mastered, st.floats(0, 2), st.floats(0.01, 1))
 
 
 def test_what_is_rewarded_and_nearly_certain_is_seen_and_not_trained():
@@ -44,49 +41,43 @@ def test_what_is_rewarded_and_nearly_certain_is_seen_and_not_trained():
         age=(0, 0, 1, 0, 0),
         masked=2,
     )
-    assert mask_mastered([GOOD, BAD], SETTINGS, LOW) == [masked, BAD]
-
-
-@pytest.mark.parametrize("entropy", [0.3, 0.4, math.nan, None])
-def test_nothing_is_masked_unless_entropy_is_known_to_be_low(entropy):
-    assert mask_mastered([GOOD], SETTINGS, entropy) == [GOOD]
+    assert mask_mastered([GOOD, BAD], SETTINGS) == [masked, BAD]
 
 
 @pytest.mark.parametrize("advantage", [0.0, -1e-9, -2.0])
 def test_what_is_not_rewarded_is_trained_however_certain(advantage):
     row = replace(GOOD, advantage=advantage)
-    assert mask_mastered([row], SETTINGS, LOW)[0] is row
+    assert mask_mastered([row], SETTINGS)[0] is row
 
 
 @pytest.mark.parametrize("advantage", [-0.5, 0.5])
 def test_positive_is_what_was_rewarded_as_right_where_that_is_known(advantage):
     """A wrong output may be better than its group, such as one without a verdict."""
     right, wrong = (replace(GOOD, advantage=advantage, positive=positive) for positive in (True, False))
-    found = mask_mastered([right, wrong], SETTINGS, LOW)
+    found = mask_mastered([right, wrong], SETTINGS)
     assert [row.masked for row in found] == [2, 0]
 
 
 def test_the_entropy_is_that_of_each_output_by_itself():
     """Nats a token: (0.001 + 0.5 + 0.002) / 3 = 0.168 of the one, 2.001 / 3 = 0.667 of the other."""
     sure, unsure = GOOD, replace(GOOD, logprobs=(0.0, -0.001, -2.0, 0.0, 0.0))
-    for of_the_step in (None, 0.1, 9.0):
-        found = mask_mastered([sure, unsure], Mastered(entropy=0.3), of_the_step)
-        assert [row.masked for row in found] == [2, 0]
-    assert [row.masked for row in mask_mastered([sure, unsure], Mastered(entropy=0.7), None)] == [2, 2]
+    assert [row.masked for row in mask_mastered([sure, unsure], Mastered(entropy=0.3))] == [2, 0]
+    assert [row.masked for row in mask_mastered([sure, unsure], Mastered(entropy=0.7))] == [2, 2]
 
 
 def test_a_row_that_is_mastered_throughout_keeps_its_least_probable_token():
     row = replace(GOOD, logprobs=(0.0, -0.001, -0.003, 0.0, -0.002))
-    assert mask_mastered([row], SETTINGS, LOW)[0].trained == (False, False, True, False, False)
+    assert mask_mastered([row], SETTINGS)[0].trained == (False, False, True, False, False)
     alike = replace(GOOD, logprobs=(0.0, 0.0, 0.0, 0.0, 0.0))
-    assert sum(mask_mastered([alike], SETTINGS, LOW)[0].trained) == 1
+    assert sum(mask_mastered([alike], SETTINGS)[0].trained) == 1
 
 
-@given(any_rows(), settings, entropies)
-def test_exactly_the_mastered_tokens_of_rewarded_rows_are_gone(rows, settings, entropy):
-    low = entropy is not None and entropy < settings.entropy
-    found = mask_mastered(rows, settings, entropy)
+@given(any_rows(), settings)
+def test_exactly_the_mastered_tokens_of_rewarded_rows_are_masked(rows, settings):
+    found = mask_mastered(rows, settings)
     for row, left in zip(rows, found, strict=True):
+        drawn = [-p for p, t in zip(row.logprobs, row.trained, strict=True) if t]
+        low = math.fsum(drawn) / len(drawn) < settings.entropy
         mastered = [t and math.exp(p) >= settings.probability for t, p in zip(row.trained, row.logprobs, strict=True)]
         if not low or row.advantage <= 0 or not any(mastered):
             assert left is row
@@ -106,7 +97,7 @@ def test_exactly_the_mastered_tokens_of_rewarded_rows_are_gone(rows, settings, e
 
 def test_masked_tokens_stay_in_the_denominator():
     """Eq. 10 of UloRL: six sampled tokens, of which two are masked; the other four weigh a sixth each, as before."""
-    before, after = [GOOD, BAD], mask_mastered([GOOD, BAD], SETTINGS, LOW)
+    before, after = [GOOD, BAD], mask_mastered([GOOD, BAD], SETTINGS)
     assert sum(sum(row.trained) for row in after) == 4
     for reduction in ("token-mean", "episode-mean"):
         assert token_weights(before, reduction) == token_weights(after, reduction) == [1 / 6, 1 / 6]

@@ -8,10 +8,10 @@ from orgthink.evaluate.grading import grade
 from orgthink.evaluate.plan import Evaluation, resolve
 from orgthink.measure.accuracy import mixed
 from orgthink.record.folder import RunFolder
-from orgthink.training.episodes import credited, grouped, whole_groups
+from orgthink.training.episodes import grouped, whole_groups
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rows import PolicyRow, policy_rows
-from orgthink.training.scores import score_of
+from orgthink.training.scores import advantages_of, score_of
 from orgthink.util.errors import UserError, user_input
 
 
@@ -45,7 +45,7 @@ def recorded_rows(folder: RunFolder, settings: RlSettings) -> list[PolicyRow]:
         episodes = [episode for episode in episodes if episode.problem.id in outcomes]
     rewards = {episode.id: score_of(settings.reward, episode) for episode in episodes}
     with user_input():
-        advantages = credited(settings.credit, grouped(episodes, rewards), episodes, rewards)
+        advantages = advantages_of(settings.credit, grouped(episodes, rewards))
         rewarded = [episode for episode in episodes if episode.id in advantages]
         rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], rollout.trains)]
     if not rows:

@@ -15,7 +15,6 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from orgthink.credit import EpisodeCredit
 from orgthink.engines.engine import Engine
@@ -209,7 +208,7 @@ def _rows(finished: Sequence[FinishedGroup], credit: EpisodeCredit, step: int, c
     """Rows of the groups with an advantage. Each output is compared with the others for exactly the same input (section
     3.3), so its reward affects no other agent."""
     rewards = {one.id: {f"{one.id}|{i}": o.reward for i, o in enumerate(one.outcomes)} for one in finished}
-    advantages: Any = advantages_of(credit, rewards, None, crash)
+    advantages = advantages_of(credit, rewards, crash)
     return [
         policy_row(
             trace, episode=name, group=one.id, advantage=advantages[name], version=step, positive=outcome.positive

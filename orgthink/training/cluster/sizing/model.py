@@ -1,4 +1,4 @@
-"""Validation of sizes."""
+"""The sizes of a model: parameters, bytes and operations, from its config.json."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from orgthink.engines import MODELS, shipped
+from orgthink.engines import shipped
 from orgthink.models.qwen3 import Qwen3Config
 from orgthink.util.errors import UserError, pick
 from orgthink.util.files import read_whole
@@ -70,10 +70,7 @@ def known_models() -> dict[str, Mapping[str, Any]]:
         shape = {"num_hidden_layers": layers, "hidden_size": hidden, "intermediate_size": inner}
         return asdict(replace(QWEN3_4B, **shape, num_attention_heads=heads, tie_word_embeddings=tied))
 
-    folders = {name: shipped(name) for name in sorted(MODELS)}
-    installed = {name: json.loads((folder / "config.json").read_text()) for name, folder in folders.items() if folder}
     return {
-        **installed,
         "qwen3-0.6b": dense(28, 1024, 3072, 16, tied=True),
         "qwen3-1.7b": dense(28, 2048, 6144, 16, tied=True),
         "qwen3-4b": asdict(QWEN3_4B),
@@ -91,8 +88,9 @@ def config_of(model: str) -> Mapping[str, Any]:
     """Contents of a model's config.json, by its name, folder or file. UserError if it cannot be read."""
     if model in (known := known_models()):
         return known[model]
-    require_known(model, list(known))
-    file = Path(model) / "config.json" if Path(model).is_dir() else Path(model)
+    file = shipped(model) or Path(model)
+    require_known(str(file), list(known))
+    file = file / "config.json" if file.is_dir() else file
     try:
         config = json.loads(read_whole(file))
     except (ValueError, RecursionError) as error:

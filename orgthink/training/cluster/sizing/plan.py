@@ -1,14 +1,177 @@
-"""Whether a step fits on a cluster, what it lacks, and which part takes longest."""
+"""Whether a training step fits on a cluster: GPUs, how a model is trained, the work of a step, memory and seconds."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
 
-from orgthink.training.cluster.sizing.model import Model
-from orgthink.training.cluster.sizing.step import Accelerator, Cluster, Setup, Work
+from orgthink.training.cluster.sizing.model import Model, require_positive
 
 GIB = 2**30
+SLOTS = 256
+"""Most sequences that a copy of the sampler decodes in one batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """One GPU, by its data sheet. Rates are for dense matrices; the doubled rates with sparsity do not apply."""
+
+    memory: float
+    """GB of 10⁹ bytes; the driver has the rest of the card."""
+    bf16: float
+    """TFLOP/s of bfloat16 on tensor cores."""
+    fp32: float
+    """TFLOP/s of float32 without tensor cores."""
+    bandwidth: float
+    """Memory bandwidth in GB/s."""
+    link: float
+    """GB/s to other GPUs of its node, in one direction."""
+
+    def __post_init__(self) -> None:
+        require_positive(self)
+
+
+ACCELERATORS = {
+    "a100": Accelerator(memory=80, bf16=312, fp32=19.5, bandwidth=2039, link=300),
+    "h100": Accelerator(memory=80, bf16=989, fp32=67, bandwidth=3350, link=450),
+    "h200": Accelerator(memory=141, bf16=989, fp32=67, bandwidth=4800, link=450),
+    "b200": Accelerator(memory=180, bf16=2250, fp32=75, bandwidth=7700, link=900),
+    "l40s": Accelerator(memory=48, bf16=362, fp32=91.6, bandwidth=864, link=32),
+}
+"""SXM cards of 80 GB and more; the L40S sits on PCIe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """GPUs, and the share of their data sheet that they reach: these shares are assumed, not measured."""
+
+    gpus: int = 8
+    """Number of GPUs."""
+    node: int = 8
+    """GPUs per node."""
+    network: float = 50
+    """GB/s of a GPU to other nodes, in one direction: 400 Gb/s."""
+    usable: float = 0.92
+    """Share of the memory for tensors; fragmentation and buffers of kernels and NCCL take the rest."""
+    flops: float = 0.4
+    """Share of the TFLOP/s that training and prefill reach."""
+    streaming: float = 0.6
+    """Share of the memory bandwidth that decoding reaches, and of the link bandwidth that collectives reach."""
+    overhead: float = 0.005
+    """Seconds of a decoding step outside its arithmetic: scheduling, launches, sampling."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "overhead")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How training and sampling share the GPUs. The sampler's weights lie on the same GPUs as the trainer's."""
+
+    sharded: bool = True
+    """verl: weights, gradients and Adam states are sharded over all GPUs (FSDP, ZeRO-3), only layer inputs are stored
+    for the backward pass, and the sampler releases its memory during training. `False`: one GPU does none of this."""
+    held: int = 4
+    """Bytes of a trained parameter; its gradient and each of its two Adam states take as many."""
+    computed: int = 2
+    """Bytes of a number in the trainer's arithmetic: 2 is bfloat16, 4 is float32."""
+    pack: int = 16_384
+    """Tokens of one forward pass on each GPU."""
+    logits: int = 8
+    """Peak bytes of each logit of a trained token: two arrays of bfloat16 and one of float32."""
+    frozen: int = 0
+    """Additional forward passes of training: for the reference policy, for log-probabilities of the old policy."""
+    reference: int = 0
+    """Bytes of a parameter of the reference policy; 0 without one."""
+    sampler: int = 2
+    """Bytes of a parameter of the sampler, and of a number in its cache."""
+    share: float = 0.5
+    """Share of a GPU's memory for weights and cache of the sampler (`gpu_memory_utilization`); 0 without sampling."""
+    tensor: int = 1
+    """GPUs that hold one copy of the sampler's weights (tensor parallelism)."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "sharded", "frozen", "reference", "share")
+        if self.share > 1:
+            raise ValueError(f"share is {self.share}: it is a share of the memory, at most 1")
+
+
+PROMPT = 512
+"""Default tokens of a prompt: the papers' templates have 25 to 600, and the problem is added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of a training step. Lengths are means over the trained agents; agents of frozen models do not count."""
+
+    problems: int
+    """Problems of a step."""
+    group: int
+    """G: attempts at each."""
+    agents: int
+    """Trained agents of an attempt: each is a sequence of its own."""
+    concurrent: float
+    """c: agents of an attempt that decode at the same time; 0 if nothing is sampled (supervised training)."""
+    prompt: int
+    """Tokens of an agent's prompt."""
+    sampled: int
+    """Tokens that an agent samples over all its rounds. Exactly these are trained."""
+    injected: int = 0
+    """Tokens injected between the rounds of an agent: results, observations."""
+    chain: float = 1.0
+    """Agents of an attempt that sample one after the other within a step, in units of the mean length."""
+    longest: int = 0
+    """Tokens of the longest context, which must also fit; 0 if all contexts are as long as the mean."""
+    segments: int = 1
+    """Steps over which an output is spread. Each step has new weights, so earlier tokens are read again."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "concurrent", "prompt", "injected", "longest")
+
+    @property
+    def sequences(self) -> int:
+        """Trained sequences of a step: P·G·agents."""
+        return self.problems * self.group * self.agents
+
+    @property
+    def length(self) -> int:
+        """Tokens of an agent's whole context, on average."""
+        return self.prompt + self.injected + self.sampled
+
+    @property
+    def reach(self) -> int:
+        """Tokens of the longest context."""
+        return max(self.longest, self.length)
+
+    @property
+    def path(self) -> float:
+        """Critical path of an attempt within a step, in sampled tokens: chain·sampled."""
+        return self.chain * self.sampled
+
+    @property
+    def prefilled(self) -> float:
+        """Tokens that the sampler reads in a step: sequences·(s·prompt + injected + (s − 1)/2·sampled), s segments.
+
+        Assumes that the prefix cache keeps everything between the rounds of a segment and nothing across weight
+        updates. A prompt that G attempts share is counted G times.
+        """
+        again = self.segments * self.prompt + self.injected + (self.segments - 1) / 2 * self.sampled
+        return self.sequences * again if self.concurrent else 0.0
+
+    @property
+    def decoded(self) -> int:
+        """Tokens that the sampler generates in a step: sequences·sampled."""
+        return self.sequences * self.sampled if self.concurrent else 0
+
+    @property
+    def trained(self) -> int:
+        """Tokens with a gradient: sequences·sampled. Groups of equal rewards count as well."""
+        return self.sequences * self.sampled
+
+    @property
+    def computed(self) -> int:
+        """Tokens that the trainer computes: sequences·length. Packing of shared prefixes reduces them."""
+        return self.sequences * self.length
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +194,13 @@ class Memory:
     """Weights of the sampler."""
     cache: float
     """Keys and values; below 0 if the weights alone exceed the sampler's share."""
-    sleeps: bool
+    released: bool
     """Whether sampler and cache are released during training."""
 
     @property
     def training(self) -> float:
         """Total during training."""
-        sampler = 0.0 if self.sleeps else self.sampler + max(0.0, self.cache)
+        sampler = 0.0 if self.released else self.sampler + max(0.0, self.cache)
         states = self.weights + self.gradients + self.adam + self.reference
         return states + self.gathered + self.activations + sampler
 
@@ -45,48 +208,6 @@ class Memory:
     def sampling(self) -> float:
         """Total during sampling: weights and Adam states of the trainer stay, gradients are released."""
         return self.weights + self.adam + self.reference + self.sampler + max(0.0, self.cache)
-
-
-def memory(model: Model, setup: Setup, work: Work, gpu: Accelerator, cluster: Cluster) -> Memory:
-    """Memory of each of the n = `cluster.gpus` GPUs.
-
-    Weights, gradients, Adam: total·held·(1, 1, 2)/n. Gathered at the computed width: two of the largest layers of
-    sharded weights; without shards all weights, where they are held at another width (autocast).
-    Activations, for t = max(pack, longest context) tokens: layers·t·(bytes of a layer); with checkpoints
-    layers·t·C·width and one layer. Logits: t·V·(bytes of a logit), as if every token were trained.
-    """
-    shards = cluster.gpus if setup.sharded else 1
-    tokens = max(setup.pack, work.reach)
-    layer = tokens * model.activation_bytes(setup.computed)
-    inputs = tokens * model.layers * model.hidden * setup.computed
-    activations = inputs + layer if setup.checkpointed else model.layers * layer
-    held = model.total * setup.held / shards
-    copy = model.total * setup.sampler / setup.tensor if setup.share else 0.0
-    if setup.sharded:
-        gathered = 2 * model.largest if shards > 1 else 0
-    else:
-        gathered = model.total if setup.computed != setup.held else 0
-    return Memory(
-        weights=held,
-        gradients=held,
-        adam=2 * held,
-        reference=model.total * setup.reference / shards,
-        gathered=float(gathered * setup.computed),
-        activations=activations + tokens * model.vocab * setup.logits,
-        sampler=copy,
-        cache=setup.share * gpu.memory * 1e9 - copy,
-        sleeps=setup.sleeps,
-    )
-
-
-def fitting(model: Model, setup: Setup, work: Work, used: Memory, cluster: Cluster) -> int:
-    """Sequences of mean length that all caches together hold: copies·⌊cache/(length·bytes of a token)⌋.
-
-    0 if a cache does not hold the longest sequence. Assumes that sequences share no prefix: with a prefix cache, a
-    prompt is stored once for all its attempts.
-    """
-    tokens = int(used.cache // model.kv_bytes(setup.sampler, setup.tensor))
-    return 0 if tokens < work.reach else cluster.gpus // setup.tensor * (tokens // work.length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,74 +227,6 @@ class Seconds:
     def step(self) -> float:
         """The whole step: sampling and training alternate."""
         return self.prefill + self.decoding + self.training + self.push
-
-
-def seconds(model: Model, setup: Setup, work: Work, gpu: Accelerator, cluster: Cluster) -> Seconds | None:
-    """Seconds of a step, without frozen models and tools; `None` if the sampler cannot hold a sequence."""
-    slots = fitting(model, setup, work, memory(model, setup, work, gpu, cluster), cluster)
-    if work.concurrent and not slots:
-        return None
-    return Seconds(
-        prefill=_prefill(model, work, gpu, cluster),
-        decoding=_decoding(model, setup, work, gpu, cluster, slots) if work.concurrent else 0.0,
-        training=_training(model, setup, work, gpu, cluster),
-        push=_push(model, setup, gpu, cluster) if work.concurrent else 0.0,
-    )
-
-
-def _prefill(model: Model, work: Work, gpu: Accelerator, cluster: Cluster) -> float:
-    """prefilled·(2·multiplied + attention over half a context) / (n·bf16·flops)."""
-    flops = work.prefilled * (2 * model.multiplied + model.attention_flops(work.length / 2))
-    return flops / (cluster.gpus * gpu.bf16 * 1e12 * cluster.flops)
-
-
-def _decoding(model: Model, setup: Setup, work: Work, gpu: Accelerator, cluster: Cluster, slots: int) -> float:
-    """Steps·(seconds of a step), for each of n/tensor copies.
-
-    Steps: max(path, tokens decoded by a copy/largest batch). The work, the cache and `setup.slots` bound the batch.
-    Seconds: overhead + max(bytes read/bandwidth, 2·multiplied·sequences/flops), at the mean number of sequences. A step
-    reads the weights once, and for each sequence the keys and values of half its length. Tensor parallelism is assumed
-    to scale perfectly.
-    """
-    copies = cluster.gpus / setup.tensor
-    most = min(work.problems * work.group * work.concurrent, slots, copies * setup.slots) / copies
-    decoded = work.decoded / copies
-    steps = max(work.path, decoded / most)
-    sequences = decoded / steps
-    cached = sequences * work.length / 2 * model.kv_bytes(setup.sampler, setup.tensor)
-    read = model.read(sequences) * setup.sampler / setup.tensor + cached
-    flops = sequences * (2 * model.multiplied + model.attention_flops(work.length / 2)) / setup.tensor
-    reading = read / (gpu.bandwidth * 1e9 * cluster.streaming)
-    return steps * (cluster.overhead + max(reading, flops / (gpu.bf16 * 1e12 * cluster.flops)))
-
-
-def _training(model: Model, setup: Setup, work: Work, gpu: Accelerator, cluster: Cluster) -> float:
-    """max(arithmetic, collectives).
-
-    Arithmetic: computed·(2·multiplied + attention over half a context)·(3, or 4 checkpointed, and frozen passes)
-    / (n·TFLOP/s·flops). Collectives, for each pack: weights are gathered for every forward and for the backward, and
-    gradients are scattered in float32; (n − 1)/n of these bytes pass the slowest link. The optimizer step is omitted.
-    """
-    workers = cluster.gpus if setup.sharded else 1
-    rate = (gpu.bf16 if setup.computed == 2 else gpu.fp32) * 1e12 * cluster.flops * workers
-    passes = 3 + setup.checkpointed + setup.frozen
-    flops = work.computed * (2 * model.multiplied + model.attention_flops(work.length / 2)) * passes
-    packs = math.ceil(work.computed / (workers * max(setup.pack, work.reach)))
-    moved = model.total * (setup.computed * (2 + setup.frozen) + 4) * (workers - 1) / workers
-    return max(flops / rate, packs * moved / _link(gpu, cluster))
-
-
-def _push(model: Model, setup: Setup, gpu: Accelerator, cluster: Cluster) -> float:
-    """Gather of the other shards over the slowest link, total·sampler·(n − 1)/n, and write of a part of a copy."""
-    whole = model.total * setup.sampler
-    shards = cluster.gpus if setup.sharded else 1
-    written = whole / setup.tensor / (gpu.bandwidth * 1e9 * cluster.streaming)
-    return whole * (shards - 1) / shards / _link(gpu, cluster) + written
-
-
-def _link(gpu: Accelerator, cluster: Cluster) -> float:
-    """Bytes/s of a collective of all GPUs: the network limits it if there are several nodes."""
-    return (gpu.link if cluster.gpus <= cluster.node else cluster.network) * 1e9 * cluster.streaming
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,46 +250,137 @@ class Plan:
         gpus = self.cluster.gpus
         if gpus % self.setup.tensor:
             raise ValueError(f"tensor is {self.setup.tensor}: it must divide the {gpus} GPUs")
-        if not self.setup.sharded and gpus > 1:
-            raise ValueError(f"{self.name} trains on one GPU, not on {gpus}")
+
+    @property
+    def shards(self) -> int:
+        """n: GPUs that share the states of the training."""
+        return self.cluster.gpus if self.setup.sharded else 1
 
     @property
     def memory(self) -> Memory:
-        return memory(self.model, self.setup, self.work, self.gpu, self.cluster)
+        """Memory of each GPU.
+
+        Weights, gradients, Adam: total·held·(1, 1, 2)/n. Gathered at the computed width: two of the largest layers of
+        sharded weights; without shards all weights, where they are held at another width (autocast).
+        Activations, for t = max(pack, longest context) tokens: layers·t·(bytes of a layer); if only layer inputs are
+        stored, layers·t·C·width and one layer. Logits: t·V·(bytes of a logit), as if every token were trained.
+        """
+        model, setup = self.model, self.setup
+        tokens = max(setup.pack, self.work.reach)
+        layer = tokens * model.activation_bytes(setup.computed)
+        inputs = tokens * model.layers * model.hidden * setup.computed
+        held = model.total * setup.held / self.shards
+        copy = model.total * setup.sampler / setup.tensor if setup.share else 0.0
+        gathered = model.total if setup.computed != setup.held else 0
+        if setup.sharded:
+            gathered = 2 * model.largest if self.shards > 1 else 0
+        return Memory(
+            weights=held,
+            gradients=held,
+            adam=2 * held,
+            reference=model.total * setup.reference / self.shards,
+            gathered=float(gathered * setup.computed),
+            activations=(inputs + layer if setup.sharded else model.layers * layer)
+            + tokens * model.vocab * setup.logits,
+            sampler=copy,
+            cache=setup.share * self.gpu.memory * 1e9 - copy,
+            released=setup.sharded,
+        )
 
     @property
     def fitting(self) -> int:
-        return fitting(self.model, self.setup, self.work, self.memory, self.cluster)
+        """Sequences of mean length that all caches together hold: copies·⌊cache/(length·bytes of a token)⌋.
+
+        0 if a cache does not hold the longest sequence. Assumes that sequences share no prefix: with a prefix cache, a
+        prompt is stored once for all its attempts.
+        """
+        tokens = int(self.memory.cache // self.model.kv_bytes(self.setup.sampler, self.setup.tensor))
+        return 0 if tokens < self.work.reach else self.cluster.gpus // self.setup.tensor * (tokens // self.work.length)
 
     @property
     def seconds(self) -> Seconds | None:
-        return seconds(self.model, self.setup, self.work, self.gpu, self.cluster)
+        """Seconds of a step, without frozen models and tools; `None` if the sampler cannot hold a sequence."""
+        sampled = self.work.concurrent > 0
+        if sampled and not self.fitting:
+            return None
+        return Seconds(
+            prefill=self.work.prefilled * self._flops / (self.cluster.gpus * self._rate(2)),
+            decoding=self._decoding() if sampled else 0.0,
+            training=self._training(),
+            push=self._push() if sampled else 0.0,
+        )
+
+    @property
+    def _flops(self) -> float:
+        """Forward operations of a token, at half a context: 2·multiplied + attention."""
+        return 2 * self.model.multiplied + self.model.attention_flops(self.work.length / 2)
+
+    def _rate(self, width: int) -> float:
+        """Operations per second that a GPU reaches with numbers of this width."""
+        return (self.gpu.bf16 if width == 2 else self.gpu.fp32) * 1e12 * self.cluster.flops
+
+    @property
+    def _bandwidth(self) -> float:
+        """Bytes per second of memory that a GPU reaches."""
+        return self.gpu.bandwidth * 1e9 * self.cluster.streaming
+
+    @property
+    def _link(self) -> float:
+        """Bytes per second of a collective of all GPUs: the network limits it if there are several nodes."""
+        link = self.gpu.link if self.cluster.gpus <= self.cluster.node else self.cluster.network
+        return link * 1e9 * self.cluster.streaming
+
+    def _decoding(self) -> float:
+        """Steps·(seconds of a step), for each of n/tensor copies.
+
+        Steps: max(path, tokens decoded by a copy/largest batch). The work, the cache and `SLOTS` bound the batch.
+        Seconds: overhead + max(bytes read/bandwidth, operations/rate), at the mean number of sequences. A step reads
+        the weights once, and for each sequence the keys and values of half its length. Tensor parallelism is assumed to
+        scale perfectly.
+        """
+        setup, work = self.setup, self.work
+        copies = self.cluster.gpus / setup.tensor
+        most = min(work.problems * work.group * work.concurrent, self.fitting, copies * SLOTS) / copies
+        decoded = work.decoded / copies
+        steps = max(work.path, decoded / most)
+        sequences = decoded / steps
+        cached = sequences * work.length / 2 * self.model.kv_bytes(setup.sampler, setup.tensor)
+        read = self.model.read(sequences) * setup.sampler / setup.tensor + cached
+        arithmetic = sequences * self._flops / setup.tensor / self._rate(2)
+        return steps * (self.cluster.overhead + max(read / self._bandwidth, arithmetic))
+
+    def _training(self) -> float:
+        """max(arithmetic, collectives).
+
+        Arithmetic: computed·operations·(3, or 4 if layers are computed again, and frozen passes)/(n·rate). Collectives,
+        for each pack: weights are gathered for every forward and for the backward, and gradients are scattered in
+        float32; (n − 1)/n of these bytes pass the slowest link. The optimizer step is omitted.
+        """
+        setup, work, n = self.setup, self.work, self.shards
+        passes = 3 + setup.sharded + setup.frozen
+        packs = math.ceil(work.computed / (n * max(setup.pack, work.reach)))
+        moved = self.model.total * (setup.computed * (2 + setup.frozen) + 4) * (n - 1) / n
+        return max(work.computed * self._flops * passes / (n * self._rate(setup.computed)), packs * moved / self._link)
+
+    def _push(self) -> float:
+        """Gather of the other shards over the slowest link, total·sampler·(n − 1)/n, and write of a part of a copy."""
+        whole, n = self.model.total * self.setup.sampler, self.shards
+        return whole * (n - 1) / n / self._link + whole / self.setup.tensor / self._bandwidth
 
     @property
     def lacks(self) -> list[str]:
         """What does not fit, each with a remedy; empty if everything fits."""
         usable, memory = self.gpu.memory * 1e9 * self.cluster.usable, self.memory
-        states = memory.weights + memory.gradients + memory.adam
-        more = "more GPUs" if self.setup.sharded else "shard it, with verl"
-        smaller = "a smaller pack" if self.setup.pack > self.work.reach else "shorter rows"
         found = []
-        if memory.training > usable:
-            remedy = more if states >= memory.activations else smaller
-            found.append(f"training lacks {(memory.training - usable) / GIB:.1f} GiB a GPU ({remedy})")
-        if self.work.concurrent and memory.sampling > usable:
-            remedy = "a larger tensor" if memory.cache < 0 else f"{more}, or a smaller share"
-            found.append(f"sampling lacks {(memory.sampling - usable) / GIB:.1f} GiB a GPU ({remedy})")
+        if (more := memory.training - usable) > 0:
+            found.append(f"training lacks {more / GIB:.1f} GiB a GPU (more GPUs, a smaller pack or shorter rows)")
+        if self.work.concurrent and (more := memory.sampling - usable) > 0:
+            found.append(f"sampling lacks {more / GIB:.1f} GiB a GPU (more GPUs, or a smaller share)")
         if self.work.concurrent and not self.fitting:
             found.append(f"no cache holds {self.work.reach:,} tokens (a larger share or tensor)")
         return found
 
     @property
     def verdict(self) -> str:
-        """Whether it fits, and if so which part takes longest."""
-        if self.lacks:
-            return "does not fit: " + "; ".join(self.lacks)
-        seconds = self.seconds
-        assert seconds is not None, "a sequence fits"
-        parts = {name: getattr(seconds, name) for name in ("prefill", "decoding", "training", "push")}
-        longest = max(parts, key=parts.__getitem__)
-        return f"fits; {longest} takes longest, {parts[longest] / seconds.step:.0%} of the step"
+        """Whether it fits."""
+        return "does not fit: " + "; ".join(self.lacks) if self.lacks else "fits"

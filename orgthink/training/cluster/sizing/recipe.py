@@ -1,4 +1,4 @@
-"""Model, setup and work of a recipe. The work of a step follows from the recipe's budgets."""
+"""Plans of a recipe: its model, how it is trained, and the work of a step, which follows from its budgets."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import asdict, fields, replace
 from typing import Any, TypeVar
 
 from orgthink.training.cluster.sizing.model import Model
-from orgthink.training.cluster.sizing.plan import Plan
-from orgthink.training.cluster.sizing.step import ACCELERATORS, PROMPT, Accelerator, Cluster, Setup, Work
+from orgthink.training.cluster.sizing.plan import ACCELERATORS, PROMPT, Accelerator, Cluster, Plan, Setup, Work
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.recipes.jobs import Job, Reinforced
 from orgthink.training.rl_settings import RlSettings
@@ -36,18 +35,14 @@ PAPERS = {
 def model_of(recipe: str, job: Job) -> str:
     """The model that a recipe starts from: its own, or the paper's. A job from scratch names a model of its `shape`.
 
-    UserError without one.
+    UserError without one, and for a job that trains no model, such as a search.
     """
+    if not hasattr(job, "model") and not hasattr(job, "shape"):
+        raise UserError(f"{recipe} trains no model whose size matters")
     own = getattr(job, "model", None) or getattr(job, "shape", None) or PAPERS.get(recipe)
     if own is None:
         raise UserError(f"{recipe} names no model: add --model, such as qwen3-4b")
     return own
-
-
-def require_training(recipe: str, job: Job) -> None:
-    """UserError for a job that trains no model, such as a search."""
-    if not hasattr(job, "model") and not hasattr(job, "shape"):
-        raise UserError(f"{recipe} trains no model whose size matters")
 
 
 def embedded_setup(job: Job | None) -> Setup:
@@ -57,7 +52,7 @@ def embedded_setup(job: Job | None) -> Setup:
     The sampler does not sleep. The local engine decodes on the CPU in float32; its time is estimated as if on the GPU.
     """
     width = 2 if getattr(job, "dtype", "float32") == "bfloat16" else 4
-    setup = Setup(sharded=False, held=width, computed=width, checkpointed=False, logits=20, sleeps=False)
+    setup = Setup(sharded=False, held=width, computed=width, logits=20)
     if job is None:
         return setup
     if not isinstance(job, Reinforced):
@@ -102,30 +97,15 @@ def work_of(job: Job | None, config: Mapping[str, Any]) -> Work:
     if job is None:
         return Work(problems=64, group=8, agents=1, concurrent=1, prompt=PROMPT, sampled=ROW)
     if isinstance(job, Reinforced):
-        return work_of_rollouts(job.settings, context_of(job, config))
+        if isinstance(job.settings, RlSettings):
+            return _work_of_episodes(job.settings, context_of(job, config))
+        if isinstance(job.settings, MarsSettings):
+            return _work_of_chains(job.settings)
+        raise UserError(f"the work of a step of {type(job.settings).__name__} is not known")
     rows, longest = job.settings.batch_rows, getattr(job, "longest", None) or ROW
     if rows is None:  # as many as make `batch_tokens`
         rows, longest = 1, job.settings.batch_tokens
     return Work(problems=rows, group=1, agents=1, concurrent=0, prompt=0, sampled=longest)
-
-
-def most_sampled(job: Job) -> int | None:
-    """Most tokens that a step samples; `None` without reinforcement learning, or without a bound."""
-    return job.settings.bounds()["sampled_tokens_a_step"] if isinstance(job, Reinforced) else None
-
-
-def frozen_models(job: Job) -> list[str]:
-    """Names of the frozen models. Their GPUs are not counted."""
-    return [*job.settings.frozen] if isinstance(job, Reinforced) else []
-
-
-def work_of_rollouts(settings: object, context: int | None) -> Work:
-    """Work of a step that uses every budget in full; `context` is the most tokens the model reads."""
-    if isinstance(settings, RlSettings):
-        return _work_of_episodes(settings, context)
-    if isinstance(settings, MarsSettings):
-        return _work_of_chains(settings)
-    raise UserError(f"the work of a step of {type(settings).__name__} is not known")
 
 
 def _work_of_episodes(settings: RlSettings, context: int | None) -> Work:
@@ -187,6 +167,7 @@ def plans(job: Job | None, config: Mapping[str, Any], gpus: int, gpu: str, assum
     if job is None or isinstance(job, Reinforced):
         setups["verl"] = verl_setup(job, config)
     values = assumptions(assumed, (Work, Setup, Cluster, Accelerator))
+    counts = sorted({*(2**i for i in range(gpus.bit_length())), gpus})
     found = []
     with user_input():
         work = with_assumed(work_of(job, config), values)
@@ -195,17 +176,12 @@ def plans(job: Job | None, config: Mapping[str, Any], gpus: int, gpu: str, assum
         model = Model.of(config)
         for name, setup in setups.items():
             setup = with_assumed(setup, values)
-            for n in counts(gpus) if setup.sharded else [1]:
+            for n in counts if setup.sharded else [1]:
                 if n % setup.tensor == 0:
                     found.append(Plan(name, model, setup, work, card, replace(cluster, gpus=n)))
     if not found:
         raise UserError("tensor divides no number of GPUs: raise --gpus, or lower tensor")
     return found
-
-
-def counts(most: int) -> list[int]:
-    """1, 2, 4, … and `most`."""
-    return sorted({*(2**i for i in range(most.bit_length())), most})
 
 
 def assumptions(given: Sequence[str], kinds: Sequence[type]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import ray
 import torch
@@ -32,7 +32,6 @@ from orgthink.training.backend import Signals
 from orgthink.training.checkpoint import OtherSetup
 from orgthink.training.cluster.verl.engine import VerlEngine
 from orgthink.training.cluster.verl.launch import FAULT, TRAINER, max_context
-from orgthink.training.cluster.verl.nodes import watched
 from orgthink.training.cluster.verl.rows import fields, padding, row_loss
 from orgthink.training.gradients import UNSOUND
 from orgthink.training.interchange.trainers import check
@@ -49,23 +48,12 @@ PARTITION = "train"
 """Partition of TransferQueue that holds the rows."""
 
 
-class Trainer(Protocol):
-    """The part of verl's trainer that the backend uses."""
-
-    actor_rollout_wg: Any
-    """Workers that hold the weights."""
-    checkpoint_manager: Any
-    """Sends weights to the rollout servers."""
-
-    def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> Any:
-        """Add the reference's log-probabilities to the rows."""
-
-
 class VerlBackend:
     """Model and optimizer in verl's workers, the sampler in its rollout servers."""
 
-    def __init__(self, trainer: Trainer, sampler: Engine, base: Path) -> None:
-        """`base` is the folder of the starting model; its tokenizer and other files are copied into checkpoints.
+    def __init__(self, trainer: Any, sampler: Engine, base: Path) -> None:
+        """`trainer` is verl's. `base` is the folder of the starting model; checkpoints get its tokenizer and other
+        files.
 
         UserError if that cannot be done.
         """
@@ -145,7 +133,7 @@ class VerlBackend:
         known = list_of_dict_to_tensordict([fields(row) for row in placed])
         tq.kv_batch_put(keys=keys, partition_id=PARTITION, fields=known, tags=tags)
         try:
-            extra = {"temperature": _temperature(rows), "calculate_entropy": True, "compute_loss": False}
+            extra = {"temperature": rows[0].temperature, "calculate_entropy": True, "compute_loss": False}
             batch = KVBatchMeta(partition_id=PARTITION, keys=keys, tags=tags, extra_info=extra)
             batch.reorder(_balanced([len(row) for row in placed], self._parts))
             yield batch, keys[: len(rows)]
@@ -159,14 +147,6 @@ def _balanced(lengths: Sequence[int], parts: int) -> list[int]:
         return list(range(len(lengths)))
     work = calculate_workload(torch.tensor(lengths))
     return [place for part in get_seqlen_balanced_partitions(work, parts, equal_size=True) for place in part]
-
-
-def _temperature(rows: Sequence[PolicyRow]) -> float:
-    """The common temperature of rows. UserError if they differ."""
-    found = {row.temperature for row in rows}
-    if len(found) > 1:
-        raise UserError(f"rows have temperatures {sorted(found)}: verl's workers need one temperature per batch")
-    return found.pop()
 
 
 def _of_row(row: PolicyRow, logprobs_T: torch.Tensor) -> tuple[float, ...]:
@@ -231,10 +211,9 @@ class OrganizationTrainer(PPOTrainer):
             show(f"step {line['step']}/{job.steps}  {job.settings.progress_text(line)}")
             tracking.log({name: value for name, value in line.items() if isinstance(value, int | float)}, line["step"])
 
-        with watched(lambda message: folder.write(FAULT, message)):
-            try:
-                train_policy(VerlBackend(self, engine, base), job.source(), job.settings, folder, report)
-            except UserError as error:  # Ray would wrap it
-                folder.write(FAULT, str(error))
-                raise
+        try:
+            train_policy(VerlBackend(self, engine, base), job.source(), job.settings, folder, report)
+        except UserError as error:  # Ray would wrap it
+            folder.write(FAULT, str(error))
+            raise
         self._shutdown_dump_executor()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from orgthink.engines.engine import (
@@ -28,18 +28,14 @@ PAUSED = 0.2
 """Seconds between two requests to a paused server."""
 
 
-class Client(Protocol):
-    """The used part of verl's `LLMServerClient`, which balances requests over all servers."""
-
-    async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> Any:
-        """Returns verl's `TokenOutput`. Requests with one id go to one server, which has their prefix in its cache."""
-
-
 class VerlEngine(TokenEngine):
     """Samples with the weights that were last pushed to the servers."""
 
-    def __init__(self, client: Client, tokenizer: Tokenizer, *, name: str, context: int, stretch: int = 512) -> None:
-        """`context` is the most tokens the model reads, `stretch` the most tokens of a request."""
+    def __init__(self, client: Any, tokenizer: Tokenizer, *, name: str, context: int, stretch: int = 512) -> None:
+        """`client` is verl's `LLMServerClient`, which balances requests over all servers. Requests with one id go to
+        one server, which has their prefix in its cache. `context` is the most tokens the model reads, `stretch` the
+        most tokens of a request.
+        """
         self.model = name
         self.max_context = self._context = context
         self._client, self._tokenizer, self._stretch = client, tokenizer, stretch

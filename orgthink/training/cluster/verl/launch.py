@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.cluster.verl.nodes import Placement
 from orgthink.training.recipes.base_model import model_folder, require_same_problems
 from orgthink.training.recipes.jobs import Job, Reinforced
 from orgthink.training.recipes.registry import training_of
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, require_at_least
+from orgthink.util.settings import typed
 
 VERSIONS = ("0.9", "0.10")
 """Supported versions of verl: from the first, before the second. verl's internals change without notice."""
@@ -27,6 +28,47 @@ TRAINER = "orgthink"
 
 FAULT = "verl.error"
 """File of a run folder in which the trainer's process writes its one-line error message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Nodes and GPUs for verl."""
+
+    nodes: int = 1
+    """Number of machines. All of them must see the run folder."""
+    gpus: int = 1
+    """GPUs per node; on a CPU, training processes."""
+    tensor_parallel: int = 1
+    """GPUs of a rollout server."""
+    device: Literal["cuda", "cpu"] = "cuda"
+    """`cpu` for tests and trials on a laptop."""
+    address: str | None = None
+    """Address of a running Ray cluster; without it a local cluster is started."""
+    stretch: int = 512
+    """Most tokens of a request to a server. Ending an agent waits for the end of its request."""
+    settings: tuple[str, ...] = ()
+    """More settings, as for verl's command line; they override ours."""
+
+    def __post_init__(self) -> None:
+        require_at_least(1, self, "nodes", "gpus", "tensor_parallel", "stretch")
+        if self.nodes > 1 and self.address is None:
+            raise ValueError(f"nodes is {self.nodes}: several nodes need the address of a Ray cluster, see `ray start`")
+
+
+def placement_of(given: Sequence[str], device: str) -> Placement:
+    """The placement of SETTING=VALUE options. Other names than fields of `Placement` are settings of verl."""
+    ours = {f.name for f in fields(Placement)} - {"device", "settings"}
+    values: dict[str, str] = {}
+    verls: list[str] = []
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals:
+            raise UserError(f"--cluster {one}: write SETTING=VALUE, such as gpus=8")
+        if name in ours:
+            values[name] = value
+        else:
+            verls.append(one)
+    return typed(Placement, {**values, "device": device, "settings": verls}, "--cluster")
 
 
 def require(job: Job, placement: Placement) -> None:
@@ -169,8 +211,7 @@ def _modules(placement: Placement) -> str:
 def run(folder: RunFolder, placement: Placement) -> Path:
     """Train the job of a run folder on verl, from its newest checkpoint; returns the model's folder.
 
-    UserError for jobs that verl cannot train, and if verl fails, for example because it lost a node. Saved checkpoints
-    stay.
+    UserError for jobs that verl cannot train, and if verl fails. Saved checkpoints stay.
     """
     job = training_of(folder).job
     require(job, placement)

@@ -17,8 +17,7 @@ pytest.importorskip("verl")
 
 from benchmarks import scale_page
 from orgthink.training import checkpoint
-from orgthink.training.cluster.verl.launch import run
-from orgthink.training.cluster.verl.nodes import Placement
+from orgthink.training.cluster.verl.launch import Placement, run
 from orgthink.training.episodes import State
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start
 

@@ -26,8 +26,7 @@ from benchmarks import scale_page
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.cluster.verl.launch import run
-from orgthink.training.cluster.verl.nodes import Placement
+from orgthink.training.cluster.verl.launch import Placement, run
 from orgthink.training.recipes.base_model import model_folder
 from orgthink.training.recipes.jobs import Reinforced
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, go_on, start, training_of

@@ -18,7 +18,7 @@ from tensordict import NonTensorStack, TensorDict
 from verl.workers.engine_workers_tinker import TinkerActorRolloutRefWorker
 
 from orgthink.training.cluster.verl.launch import settings
-from orgthink.training.cluster.verl.nodes import Placement
+from orgthink.training.cluster.verl.launch import Placement
 from orgthink.training.recipes.jobs import Reinforced
 
 
