@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import fmean
 
-from orgthink.evaluate.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
-
 import orgthink
-from orgthink.engines import Engines, EngineSpec
+from orgthink.engines import EngineSpec
+from orgthink.evaluate.plan import Evaluation, resolve
+from orgthink.evaluate.run import evaluate, opened
+from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.grammar.verdict import Verdict
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.latency import critical_path
@@ -62,10 +63,8 @@ def plan(paper: Paper, system: System, label: str, seed: int, temperature: float
 
 async def run(plan: Evaluation, folder: Path) -> list[Episode]:
     """The episodes of a plan. A run folder that exists is resumed."""
-    resolved = resolve(plan)
-    async with Engines() as engines:
-        resolved = await resolved.opened(engines)
-        run = RunFolder.open(folder) if folder.exists() else RunFolder.create(folder, "eval", resolved.plan)
+    target = RunFolder.open(folder) if folder.exists() else folder
+    async with opened(resolve(plan), target) as (resolved, engines, run):
         return await evaluate(resolved, engines, run)
 
 

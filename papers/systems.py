@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orgthink.evaluate.evaluation import RoleSpec
 from orgthink_pocket.base.rehearsals import USING
 from orgthink_pocket.recipes import AGENT_TOKENS, MANAGED, MARSRL, MEMBERS, PARAMANAGER
+
+from orgthink.evaluate.specs import RoleSpec
 
 SEEDS = (0, 1, 2)
 """Seeds of the trainings, and of the sampling."""
