@@ -51,7 +51,6 @@ from orgthink.tools import MORE_TOOLS
 from orgthink.util.errors import UserError
 
 HERE = Path(__file__).parent
-ROWS = HERE / "data" / "deepscaler.jsonl"
 PRICES = HERE / "data" / "prices"
 SMALL = ["eval", "--n", "3", "--max-tokens", "64"]
 MODELS = ("toy", "toy-async", "toy-roles", "toy-mars", "toy-tools")
@@ -935,11 +934,6 @@ def _ends(capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
     """The lines about Ctrl-C: the first and the last."""
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("orgthink: ")]
     return lines[0], lines[-1]
-
-
-def _untimed(table: str) -> list[str]:
-    """Its columns up to the tokens, which stand before the seconds."""
-    return [line[: table.index("tokens") + len("tokens")] for line in table.splitlines()]
 
 
 def _at_request(number: int, rule: Rule) -> Rule:

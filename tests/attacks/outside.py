@@ -163,15 +163,3 @@ def _trouble(start: tuple[str, ...], path: str) -> str:
     probe = [*start, "import orgthink.tools.sandbox"]
     done = subprocess.run(probe, env=environment, capture_output=True, text=True, cwd="/")
     return f"a user without rights cannot read the project: {done.stderr[-200:]}" if done.returncode else ""
-
-
-def of_user() -> list[int]:
-    """Processes that belong to the user without rights, and are no zombies."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if folder.stat().st_uid == int(USER) and (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found

@@ -19,10 +19,9 @@ from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.batches import POOL, Cursor, batches
 from orgthink.training.cluster.sizing.model import QWEN3_4B
-from orgthink.training.coldstart.pairs import Pair, end_of_text, epoch_part, rows_of, sft_course, stretches, write
+from orgthink.training.coldstart.pairs import Pair, end_of_text, epoch_part, rows_of, sft_course, write
 from orgthink.training.rows import Row
 from orgthink.training.sft import SftSettings, train
-from orgthink.util.errors import UserError
 
 BEGUN = " <FORK-1> scan + </FORK-1> 3 + 4 <JOIN-1> ! 1 + 2 ; </JOIN-1>"
 PAIRS = [
@@ -67,14 +66,6 @@ def test_only_the_prompt_goes_through_the_template(chat):
     asked = tokenizer.prompt((Message("user", PAIRS[0].query),)).text
     assert asked.startswith(TURN) and first == asked + PAIRS[0].response
     assert second == asked + BEGUN + PAIRS[1].response + END
-
-
-def test_what_joins_brought_is_encoded_alone():
-    assert list(stretches(BEGUN)) == [
-        (" <FORK-1> scan + </FORK-1> 3 + 4 <JOIN-1>", False),
-        (" ! 1 + 2 ; </JOIN-1>", True),
-    ]
-    assert list(stretches("")) == []
 
 
 def test_what_joins_brought_spells_no_special_token(chat):
@@ -137,19 +128,3 @@ def test_ctrl_c_saves_and_the_run_goes_on_exactly(tmp_path, rows_file, kind, lor
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert Tokenizer(whole / "model").eos_ids == Tokenizer(base).eos_ids
     assert (whole / "model" / "adapter").exists() == (lora is not None)
-
-
-def test_bad_input_is_named(tmp_path, rows_file):
-    base = tiny(tmp_path / "base", max_position_embeddings=20)
-    with pytest.raises(UserError, match=r"rows\.jsonl, row 2: .* tokens, but the model's context is 20"):
-        sft_course(base, rows_file)
-    write(tmp_path / "empty.jsonl", [PAIRS[0], replace(PAIRS[0], response=" ")])
-    with pytest.raises(UserError, match=r"empty\.jsonl, row 2: the response has no tokens"):
-        sft_course(base, tmp_path / "empty.jsonl")
-    with pytest.raises(UserError, match=r"no tokenizer\.json"):
-        sft_course(tmp_path, rows_file)
-    (base / "generation_config.json").unlink()
-    config = json.loads((base / "config.json").read_text())
-    (base / "config.json").write_text(json.dumps({k: v for k, v in config.items() if k != "eos_token_id"}))
-    with pytest.raises(UserError, match="eos_token_id"):
-        sft_course(base, rows_file)

@@ -62,14 +62,6 @@ def test_a_row_that_is_no_pair_is_named(tmp_path: Path, row, says):
         read_pairs(tmp_path / "a.parquet")
 
 
-def test_a_file_that_is_not_there_or_not_parquet(tmp_path: Path):
-    with pytest.raises(UserError, match=r"no file of query-response pairs at .*a\.parquet"):
-        read_pairs(tmp_path / "a.parquet")
-    (tmp_path / "a.parquet").write_text("nothing of the kind")
-    with pytest.raises(UserError, match=r"a\.parquet cannot be read as parquet"):
-        read_pairs(tmp_path / "a.parquet")
-
-
 def test_spans_that_were_sampled_in_one_go_are_one_response():
     sampled, injected = Origin.SAMPLED, Origin.INJECTED
     parts = [

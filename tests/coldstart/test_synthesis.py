@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from echo import TASK
-from loopback import answers, hangs, loopback, says
+from loopback import answers, loopback, says
 from rule_engine import RuleEngine
 from transcripts import asked_for, planned, transcript
 
-from orgthink.cli import main
-from orgthink.cli.synth import conduct, report
+from orgthink.cli.synth import conduct
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Engine
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.record.episode import Episode, Grade, Problem, Sampling, StopReason
+from orgthink.record.episode import Grade, Problem, Sampling
 from orgthink.record.folder import RunFolder
 from orgthink.tasks import task_named
 from orgthink.training.coldstart.pairs import read_pairs
 from orgthink.training.coldstart.synthesis import Harvest, Synthesis, problems, synthesise
 from orgthink.training.coldstart.teachers import model_teacher, plan_of, request, synthesis
 from orgthink.training.coldstart.transcript import read_transcript
-from orgthink.util.errors import ToolError, UserError
+from orgthink.util.errors import ToolError
 
 
 def plan_for(n: int, **settings) -> Synthesis:
@@ -108,13 +105,6 @@ async def test_a_scripted_teacher_every_way_to_be_dropped_is_counted(tmp_path: P
 
 def _forks(plan: Synthesis, problem: Problem) -> int:
     return sum(step.action == "fork" for step in plan_of(problem, plan.capacity, plan.seed))
-
-
-async def test_a_wrong_answer_is_kept_unless_only_correct_ones_are_asked_for(tmp_path: Path):
-    plan = plan_for(4)
-    harvest = await taught(plan, RuleEngine(lambda context: by_rule(context)), new(tmp_path / "run", plan))
-    assert len(harvest.accepted) == 4
-    assert harvest.summary()["all_correct"] == 0
 
 
 def test_the_request_holds_question_plan_and_fitting_examples():
@@ -201,80 +191,7 @@ async def test_a_killed_run_loses_no_more_than_the_record_it_was_writing(tmp_pat
     assert files(folder.path) == files(straight.path)
 
 
-async def test_records_of_another_plan_are_not_mixed_in(tmp_path: Path):
-    folder = new(tmp_path / "run", plan_for(3))
-    await taught(plan_for(3), RuleEngine(by_rule), folder)
-    with pytest.raises(UserError, match=r"which its config\.json does not ask for"):
-        await taught(plan_for(3, seed=1), RuleEngine(by_rule), folder)
-
-
-async def test_a_bug_in_a_teachers_engine_fails_what_it_writes_and_what_came_before_stays(tmp_path: Path):
-    plan = plan_for(3)
-    folder = new(tmp_path / "run", plan)
-
-    def rule(context: str) -> str:
-        if len(list(folder.episodes())) == 2:
-            raise ZeroDivisionError("a bug")
-        return by_rule(context)
-
-    assert len((await taught(plan, RuleEngine(rule), folder)).failed) == 1
-    assert len({row.problem for row in read_pairs(folder.path / "pairs.jsonl")}) == 2
-
-
 # The command line.
-
-
-SERVER = ("--model", "tiny", "--url", "http://127.0.0.1:9/v1")
-ASKED = (*SERVER, "--task", TASK, "--n", "2")
-
-
-@pytest.mark.parametrize(
-    ("argv", "says"),
-    [
-        ([], "who teaches? --model and --url name a model, --teacher program one that needs none"),
-        (["--teacher", "program", *SERVER], "--teacher program needs no model"),
-        (["--teacher", "program", "--task", "sudoku"], "no program writes traces for the task sudoku"),
-        ([*ASKED, "--capacity", "1"], "capacity is 1: it must be at least 2"),
-        ([*ASKED, "--n", "0"], "n is 0: it must be at least 1"),
-        ([*ASKED, "--concurrency", "0"], "concurrency is 0"),
-        ([*ASKED, "--max-tokens", "0"], "the budget is 0 tokens"),
-        ([*SERVER, "--task", "sudok"], "unknown task 'sudok': did you mean sudoku?"),
-        ([*ASKED, "--prompts", "papers"], "unknown prompt style 'papers': did you mean paper?"),
-        (["--model", "nowhere", "--task", TASK], "unknown model 'nowhere'"),
-        (["--resume", "nowhere"], "no run folder at nowhere"),
-        (["--resume", "nowhere", "--n", "7"], "--resume takes everything else from the folder: give it alone"),
-        ([*ASKED, "--out", "full"], "full is not empty and not a run folder"),
-        ([*ASKED, "--out", "run"], "127.0.0.1:9"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path: Path, monkeypatch, capsys, argv, says):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "thesis.tex").touch()
-    assert main(["synth", *argv]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert says in line
-    assert not (tmp_path / "run").exists() and not (tmp_path / "runs").exists()
-
-
-async def test_ctrl_c_twice_keeps_what_has_come(tmp_path: Path):
-    plan = plan_for(2, capacity=2)
-    one, two = problems(plan).values()
-    async with loopback((one.text, says(right(plan, one))), (two.text, hangs("=== FRAGMENTS"))) as server:
-        asked = ("--task", TASK, "--n", "2", "--url", server.url, "--out", "run")
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "orgthink", "synth", *asked, cwd=tmp_path, stdout=-1, stderr=-1
-        )
-        assert process.stderr is not None
-        assert b"1/2  kept 1" in await process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-        assert b"Ctrl-C again stops now" in await process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-        _, err = await process.communicate()
-    assert process.returncode == 130
-    assert err.decode() == "orgthink: stopped after 1 of 2 problems; go on with: orgthink synth --resume run\n"
-    assert {row.problem for row in read_pairs(tmp_path / "run" / "pairs.parquet")} == {one.id}
 
 
 async def command(*argv: object, on: Path) -> tuple[int, str, str]:
@@ -309,43 +226,6 @@ async def test_a_teacher_behind_a_real_server(tmp_path: Path):
     assert [row.problem for row in rows if row.index == 0] == [one.id, three.id, four.id]
     assert {row.teacher for row in rows} == {"tiny"}
     assert all(row.prompt.startswith(("You are the main process.", "You are a subprocess.")) for row in rows)
-
-
-async def test_a_bug_ends_its_record_and_the_run_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plan, threads = plan_for(4), set[int]()
-    first, second, *_ = problems(plan).values()
-    grade = type(task_named(TASK)).grade
-
-    def clumsy(self: object, problem: Problem, answer: str) -> Grade:
-        threads.add(threading.get_ident())
-        if problem == second:
-            raise ZeroDivisionError("a bug of the grader")
-        return grade(self, problem, answer)
-
-    monkeypatch.setattr(type(task_named(TASK)), "grade", clumsy)
-    teach = model_teacher(RuleEngine(by_rule), plan.sampling, plan.capacity, plan.seed)
-
-    async def stumbling(problem: Problem) -> Episode:
-        if problem == first:
-            raise KeyError("a bug of the teacher")
-        return await teach(problem)
-
-    harvest = await synthesise(plan, stumbling, new(tmp_path / "run", plan))
-    assert harvest.done == 4 and threading.get_ident() not in threads
-    (failed,) = [record for record in RunFolder.open(tmp_path / "run").episodes() if record.stop is StopReason.ERROR]
-    assert failed.problem == first and "crashes.log" in (failed.error or "")
-    ((waiting, ungraded),) = harvest.ungraded
-    assert waiting.problem == second and "crashes.log" in ungraded.why and harvest.failed == [failed]
-    crashes = (tmp_path / "run" / "crashes.log").read_text()
-    assert "a bug of the teacher" in crashes and "a bug of the grader" in crashes and crashes.count("Traceback") == 2
-    assert report(RunFolder.open(tmp_path / "run"), harvest) == 1
-    said = capsys.readouterr().err
-    assert "1 of 4 requests failed (KeyError" in said and ", 1 traces wait for their grade (ZeroDivisionError" in said
-    monkeypatch.undo()
-    again = await synthesise(plan, teach, RunFolder.open(tmp_path / "run"))
-    assert again.done == 4 and not again.failed
 
 
 async def test_what_the_grader_failed_is_graded_again_and_no_teacher_is_asked(

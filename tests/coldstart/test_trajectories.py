@@ -13,26 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from managed_runs import AGENTS, Chatting, managed, recorded
 from manager_episodes import NAMES, RIGHT, WRONG, Call, End, episode_of, led, random_rounds, sampled
-from random_model import END, TURN, write_random_model
+from random_model import write_random_model
 from terse import TERSE
 
 from orgthink.cli import main
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags, ToolCall, render_reply
+from orgthink.grammar.toolcall import CallStatus, render_reply
 from orgthink.measure import orchestration
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.paramanager import ParaManager
-from orgthink.record.episode import Episode, FormatError, FormatFault, Origin, Sampling, Span
-from orgthink.record.folder import RunFolder
+from orgthink.record.episode import Episode, FormatError, FormatFault, Origin, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.clock import run_virtual
 from orgthink.training.cluster.sizing.model import QWEN3_4B
 from orgthink.training.coldstart.pairs import end_of_text
-from orgthink.training.coldstart.trajectories import Exclusion, manager_row, select, tags_in, trajectory_rows
+from orgthink.training.coldstart.trajectories import Exclusion, manager_row, select
 from orgthink.training.rows import row_of
-from orgthink.util.errors import UserError
 
 PYTHON, SEARCH, CODE = (Call(name) for name in ("python", "search", "code_reasoner"))
 BROKEN = Call("search", CallStatus.EXEC_ERR)
@@ -156,10 +152,6 @@ def chat(tmp_path_factory):
     return write_random_model(folder, architecture, layers=1, dtype="float32")
 
 
-def seen(row, tokenizer, *, trained: bool) -> str:
-    return tokenizer.decode([i for i, on in zip(row.token_ids, row.trained, strict=True) if on is trained])
-
-
 def test_exactly_what_the_manager_sampled_is_trained(words):
     tokenizer = Tokenizer(words)
     (end,) = tokenizer.eos_ids
@@ -189,26 +181,6 @@ def test_text_without_ids_makes_the_rows_that_the_model_itself_would_have(words,
         )
 
 
-def test_the_ids_of_another_model_are_not_taken(words, chat):
-    tokenizer = Tokenizer(chat)
-    end = end_of_text(tokenizer, chat)
-    for foreign, bare in zip(managed(Tokenizer(words)), managed(None), strict=True):
-        row = manager_row(foreign.root, tokenizer, end)
-        assert row == manager_row(bare.root, tokenizer, end)
-        replies = [span.text for span in foreign.root.spans if span.origin is Origin.SAMPLED]
-        assert seen(row, tokenizer, trained=True) == "".join(f"{reply}{END}" for reply in replies)
-        turns = seen(row, tokenizer, trained=False)
-        assert turns.count(f"{TURN}user\n") == turns.count(f"{TURN}assistant\n") == len(replies)
-
-
-def test_turns_of_another_template_are_left_out(words, chat, tmp_path):
-    episodes = managed(Tokenizer(chat), player=Chatting)
-    tokenizer = Tokenizer(words)
-    assert {manager_row(episode.root, tokenizer, *tokenizer.eos_ids) for episode in episodes} == {None}
-    with pytest.raises(UserError, match="chat template"):
-        trajectory_rows(RunFolder.open(recorded(tmp_path / "run", episodes)), words)
-
-
 async def test_what_an_engine_sampled_is_its_own_tokenizers(words):
     """Whatever it samples: random weights say no words in the order in which a tokenizer would cut them."""
     engine, tokenizer = LocalEngine.open(words), Tokenizer(words)
@@ -219,36 +191,6 @@ async def test_what_an_engine_sampled_is_its_own_tokenizers(words):
         root = (await attempt(organization, next(problems), backing, roles={"a": backing})).root
         assert manager_row(root, tokenizer, *tokenizer.eos_ids) == row_of(root)
     await engine.aclose()
-
-
-class Native(ScriptedEngine):
-    """Tells its model of the tools itself, as a server that chats does."""
-
-    native_calls = True
-
-
-@pytest.mark.parametrize("style", ["paper", TERSE], ids=["paper", "terse"])
-def test_a_prompt_that_lists_no_tools_though_its_style_does_is_left_out(style, words, tmp_path):
-    """What the manager was told by its server is not in the record, and so would not be learned from."""
-
-    def played(engine: type[ScriptedEngine], sample: int) -> Episode:
-        first, end = (render_reply("next", [ToolCall(name, {})]) for name in ("no such tool", "final_answer"))
-        organization = ParaManager(style, pool={"a": "arithmetic"}, tools=AGENTS)
-        turns = [Turn(first, when=""), Turn(end), Turn("<ANSWER>7</ANSWER>")]
-        problem = next(ECHO.problems("train", 0))
-        backing = Backing(engine(turns), Sampling(64))
-        episode = run_virtual(attempt(organization, problem, backing, roles={"a": backing}, sample=sample))
-        return replace(episode, grade=RIGHT)
-
-    listed, told = played(ScriptedEngine, 0), played(Native, 1)
-    run = RunFolder.open(recorded(tmp_path / "run", [told, listed]))
-    rows, selection = trajectory_rows(run, words)
-    reason = Exclusion.UNLISTED if style == "paper" else Exclusion.SPARE
-    assert len(rows) == 1 and selection.ids == (listed.id,) and selection.left_out == Counter([reason])
-    if style == "paper":
-        alone = RunFolder.open(recorded(tmp_path / "alone", [told]))
-        with pytest.raises(UserError, match=r"1 left out: its server listed the tools"):
-            trajectory_rows(alone, words)
 
 
 def trained(arguments, capsys) -> str:
@@ -278,30 +220,3 @@ def test_a_run_learns_from_a_run_and_goes_on_exactly(words, tmp_path, capsys, mo
     assert metrics(cut) == metrics(tmp_path / "whole") and len(metrics(cut)) == 2
     whole = tmp_path / "whole" / "checkpoints" / "step-000002" / "model" / "model.safetensors"
     assert (last / "model" / "model.safetensors").read_bytes() == whole.read_bytes()
-
-
-def test_calls_in_other_tags_are_read_in_the_tags_of_the_run(words, tmp_path):
-    tags = CallTags(call=("<ask>", "</ask>"), response=("<heard>", "</heard>"))
-
-    def respelled(span: Span) -> Span:
-        text = span.text
-        for before, after in zip(TAGS.all, tags.all, strict=True):
-            text = text.replace(before, after)
-        return replace(span, text=text, token_ids=None)
-
-    plainly, recovering = [[PYTHON, SEARCH]], [[BROKEN], [PYTHON]]
-    recovering = [of("p", 0, plainly), of("p", 1, recovering), of("q", 0, recovering), of("q", 1, plainly)]
-    made = [*managed(Tokenizer(words)), *recovering]
-    others = [
-        replace(one, traces=(replace(one.root, spans=tuple(map(respelled, one.root.spans))), *one.traces[1:]))
-        for one in made
-    ]
-    plain = select(made)
-    assert {"p|paramanager|1", "q|paramanager|0"} <= {*plain.ids}, "these recovered"
-    assert plain.ids and select(others).ids == () and select(others, tags={"paramanager": tags}) == plain
-    organizations = {
-        "paramanager": {"organization": "paramanager", "settings": {"tags": {"call": ["<ask>", "</ask>"]}}}
-    }
-    run = RunFolder.create(tmp_path / "run", "eval", {"organizations": organizations})
-    assert tags_in(run) == {"paramanager": CallTags(call=("<ask>", "</ask>"))}
-    assert tags_in(RunFolder.create(tmp_path / "other", "eval", None)) == {}

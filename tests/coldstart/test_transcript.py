@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 from itertools import pairwise
 
@@ -66,20 +65,6 @@ def test_what_breaks_a_rule_is_dropped_for_that(reason, old, new):
     with pytest.raises(Dropped) as dropped:
         read_transcript(GOOD.replace(old, new), PLAN, capacity=3)
     assert dropped.value.reason is reason
-
-
-@given(st.text() | st.lists(st.sampled_from(GOOD.splitlines())).map("\n".join))
-def test_any_text_is_read_or_dropped(text):
-    with contextlib.suppress(Dropped):
-        read_transcript(text, PLAN, 3)
-
-
-def test_workers_in_another_order_than_the_forks_are_dropped():
-    head, first, second = GOOD.replace("=== SUBTASK", "@=== SUBTASK").split("@")
-    assert read_transcript(head + first + second, PLAN, 3)
-    for wrong in (head + second + first, head + first):
-        with pytest.raises(Dropped, match="WORKERS"):
-            read_transcript(wrong, PLAN, 3)
 
 
 def test_a_structure_other_than_the_plan_is_dropped_and_remarks_are_not():

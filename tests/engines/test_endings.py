@@ -9,7 +9,7 @@ from loopback import Exchange, Play, loopback
 from test_endpoint import opened, read
 
 from orgthink.engines.endpoint import client as endpoint
-from orgthink.engines.engine import EngineError, FinishReason
+from orgthink.engines.engine import FinishReason
 from orgthink.record.episode import Billed
 from orgthink.util.http import RetryPolicy
 
@@ -61,37 +61,3 @@ async def test_a_server_that_closes_late_is_not_waited_for(
         await asyncio.wait_for(server.exchanges[0].gone.wait(), 10)
         await engine.aclose()
     assert (text, chunks[-1].finish, chunks[-1].billed) == ("fine", FinishReason.EOS, billed)
-
-
-async def test_counts_that_come_late_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "SETTLE", 0.01)
-    async with loopback(ends(0.2, USAGE)) as server:
-        engine = await opened(server, retry_policy=PATIENT)
-        _, chunks = await asyncio.wait_for(read(engine), 10)
-        await engine.aclose()
-    assert (chunks[-1].tokens, chunks[-1].billed) == (4, BILLED)
-
-
-async def test_a_connection_that_ends_a_moment_after_the_answer_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "SETTLE", 60.0)
-    async with loopback(*[ends(USAGE, "[DONE]", late=0.05)] * 3) as server:
-        engine = await opened(server, retry_policy=PATIENT)
-        for _ in range(3):
-            await read(engine)
-        await engine.aclose()
-        assert len(server.connections) == 1
-
-
-async def test_an_answer_whose_last_event_comes_before_its_finish_broke_off() -> None:
-    async def play(exchange: Exchange) -> None:
-        await exchange.begin()
-        await exchange.say("half")
-        await exchange.event("[DONE]")
-        await exchange.say("", "stop")
-        await exchange.end()
-
-    async with loopback(play) as server:
-        engine = await opened(server)
-        with pytest.raises(EngineError, match="without a reason"):
-            await read(engine)
-        await engine.aclose()

@@ -106,43 +106,6 @@ async def test_a_busy_server_is_asked_again_when_it_says(header: str) -> None:
     assert (engine._server.retries, len(server.exchanges)) == (1, 2)
 
 
-async def test_a_server_that_asks_for_too_long_is_not_waited_for() -> None:
-    async with loopback(answers(429, "come back tomorrow", Retry_After="86400")) as server:
-        engine = await opened(server)
-        with pytest.raises(EngineError, match="answered 429: come back tomorrow"):
-            await asyncio.wait_for(read(engine), 5)
-        await engine.aclose()
-
-
-async def test_a_spent_quota_is_not_asked_again() -> None:
-    """No request will do until somebody pays: the engine is gone."""
-
-    async def refuses(exchange: Exchange) -> None:
-        await exchange.reply(429, {"error": {"message": "pay first", "code": "insufficient_quota"}})
-
-    async with loopback(refuses) as server:
-        engine = await opened(server)
-        with pytest.raises(EngineUnavailable, match="no quota left for this key: pay first"):
-            await read(engine)
-        await engine.aclose()
-    assert engine._server.retries == 0
-
-
-@pytest.mark.parametrize(
-    ("given", "base"),
-    [
-        ("http://host", "http://host/v1"),
-        ("http://host/v1/", "http://host/v1"),
-        ("http://host/v1/chat/completions", "http://host/v1"),
-        ("http://host/v1/completions/", "http://host/v1"),
-        ("http://host/v1/models", "http://host/v1"),
-        ("http://host/chat/completions?version=7", "http://host"),
-    ],
-)
-def test_the_url_of_a_whole_request_is_understood(given: str, base: str) -> None:
-    assert EndpointEngine(given).url == base
-
-
 async def cuts(exchange: Exchange) -> None:
     exchange.cut()
 
@@ -155,15 +118,6 @@ async def test_a_failure_before_the_first_token_is_tried_again(first: Play) -> N
         await engine.aclose()
     assert text == "fine "
     assert engine._server.retries == 2
-
-
-async def test_attempts_are_bounded_and_the_last_failure_is_raised() -> None:
-    async with loopback(*[answers(503, f"attempt {i}") for i in range(1, 9)]) as server:
-        engine = await opened(server)
-        with pytest.raises(EngineError, match="answered 503: attempt 3"):
-            await read(engine)
-        await engine.aclose()
-    assert (len(server.exchanges), engine._server.retries) == (3, 2)
 
 
 @pytest.mark.parametrize(
@@ -207,22 +161,6 @@ async def test_closing_a_stream_closes_the_connection_and_reads_no_more() -> Non
         await engine.aclose()
 
 
-async def test_closing_the_engine_ends_its_streams() -> None:
-    async with loopback(babbles(), hangs()) as server:
-        engine = await opened(server, retry_policy=RetryPolicy(read=60))
-
-        async def consume() -> None:
-            async for _ in engine.stream(asked(engine), Sampling(10_000)):
-                pass
-
-        tasks = [asyncio.create_task(consume()) for _ in range(2)]
-        while len(server.exchanges) < 2 or not server.exchanges[0].sent:
-            await asyncio.sleep(0.01)
-        await engine.aclose()
-        ends = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
-    assert all(isinstance(end, EngineError) for end in ends), ends
-
-
 async def test_streams_beyond_the_bound_wait() -> None:
     async with loopback(*[hangs("one") for _ in range(2)], *[says("two") for _ in range(2)]) as server:
         engine = await opened(server, concurrency=2, retry_policy=RetryPolicy(read=60))
@@ -246,27 +184,6 @@ async def test_no_server_is_one_line_that_says_what_to_do() -> None:
     for bad in ("localhost:8000", "ftp://host/v1", "http://"):
         with pytest.raises(EngineUnavailable):
             await EndpointEngine.open(bad, MODEL, retry_policy=QUICK)
-
-
-async def test_a_server_that_stays_busy_is_one_line_too() -> None:
-    async def busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 503 x\r\nContent-Length: 7\r\nConnection: close\r\n\r\nloading")
-        await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(busy, "127.0.0.1", 0) as server:
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        with pytest.raises(EngineUnavailable, match=f"{url}/v1 answered 503: loading"):
-            await EndpointEngine.open(url, MODEL, retry_policy=QUICK)
-
-
-async def test_a_server_that_goes_away_is_unavailable_after_some_attempts() -> None:
-    async with loopback() as server:
-        engine = await opened(server)
-    with pytest.raises(EngineUnavailable, match="no server at"):
-        await read(engine)
-    assert engine._server.retries == 2
-    await engine.aclose()
 
 
 async def test_an_unknown_model_is_answered_with_those_there_are() -> None:
@@ -388,34 +305,6 @@ async def test_a_fault_in_a_worker_harms_nobody_else(fault: Play, message: str) 
     assert message in (left.error or "")
     assert (right.stop, right.status, right.returned) == (StopReason.DONE, Status.OK, "2 + 2")
     assert episode.answer == "7"
-
-
-async def test_a_busy_server_costs_a_worker_only_time() -> None:
-    busy = ("Subtask: left", answers(429, "later", Retry_After="0.1"))
-    episode, _ = await run(FIRST, busy, RIGHT, LEFT, SECOND, THIRD)
-    assert episode.traces[1].returned == "1 + 1"
-    assert episode.answer == "7"
-
-
-@pytest.mark.parametrize("fault", [dies("so <RETURN> 9"), says("so <RETURN> 9", finish=None)])
-async def test_a_worker_whose_stream_breaks_off_is_asked_again(fault: Play) -> None:
-    episode, server = await run(FIRST, *[("Subtask: left", fault)] * 2, RIGHT, LEFT, SECOND, THIRD)
-    left = episode.traces[1]
-    assert (left.text.strip(), left.returned, left.turns) == ("so <RETURN> 1 + 1 </RETURN>", "1 + 1", 1)
-    bodies = [exchange.body for exchange in server.exchanges if "Subtask: left" in exchange.shown]
-    assert len(bodies) == 3 and bodies[0] == bodies[1] == bodies[2]
-
-
-@pytest.mark.parametrize(("fault", "message"), [(dies("hm"), "broke off"), (hangs("hm"), "sent nothing")])
-async def test_a_fault_in_the_organizer_ends_its_workers(fault: Play, message: str) -> None:
-    endless = ("Subtask: right", babbles())
-    episode, server = await run(FIRST, LEFT, endless, *[("</JOIN-1>", fault)] * 3)
-    assert (episode.stop, episode.answer) == (StopReason.ERROR, None)
-    assert message in (episode.error or "")
-    left, right = episode.traces[1:]
-    assert left.returned == "1 + 1"
-    assert (right.stop, right.status) == (StopReason.CANCELLED, Status.CANCELLED)
-    assert abandoned(server) == ["right"]
 
 
 async def test_a_worker_that_never_ends_meets_its_deadline() -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from models import tiny_model, with_eos
+from models import tiny_model
 from safetensors.torch import load_file, save_file
 from terse import TERSE
 
@@ -16,7 +16,7 @@ from orgthink.engines.local.engine import LocalEngine
 from orgthink.models.qwen3 import Qwen3
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.record.episode import Episode, Message, Origin, Problem, Sampling, Span, Status
+from orgthink.record.episode import Episode, Origin, Problem, Sampling, Span, Status
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
@@ -169,16 +169,6 @@ async def test_logprobs_are_those_of_the_distribution_that_was_sampled(words: Pa
         assert said.logprobs == pytest.approx(expected.tolist(), abs=1e-4)
 
 
-@pytest.mark.thorough
-async def test_samples_follow_the_distribution(words: Path, engine: LocalEngine) -> None:
-    ids, count = prompts(1)[0], 1000
-    with torch.no_grad():
-        expected = torch.softmax(Qwen3.load(words)(torch.tensor([ids]))[0, -1], -1)
-    said = await asyncio.gather(*(say(engine, ids, 1, temperature=1.0, seed=seed) for seed in range(count)))
-    frequency = torch.bincount(torch.tensor([one.ids[0] for one in said]), minlength=len(expected)) / count
-    assert (frequency - expected).abs().max() < 4 * (0.25 / count) ** 0.5
-
-
 @pytest.mark.numerical
 async def test_a_join_computes_what_was_injected_and_one_token(words: Path, engine: LocalEngine) -> None:
     ids, injected = prompts(1)[0], [7, 8, 9]
@@ -199,16 +189,6 @@ async def test_equal_prompts_are_read_once(engine: LocalEngine) -> None:
     first, *others = await asyncio.gather(*(say(engine, ids, 20) for _ in range(8)))
     assert engine.counters.computed_prompt_tokens == len(ids) + 7
     assert all(other.ids == first.ids for other in others)
-
-
-async def test_the_prefix_cache_is_bounded(words: Path) -> None:
-    engine = LocalEngine.open(words, cache_bytes=60 * 2 * 2 * 2 * 16 * 4)  # 60 tokens
-    for ids in ([1] * 30, [2] * 30, [3] * 80):
-        await say(engine, ids, 5)
-    before = engine.counters.reused_prompt_tokens
-    await say(engine, [1] * 30, 1)
-    assert engine.counters.reused_prompt_tokens == before
-    await engine.aclose()
 
 
 @pytest.mark.thorough
@@ -249,17 +229,6 @@ async def test_a_stop_text_may_begin_and_end_inside_tokens(tmp_path: Path) -> No
     await engine.aclose()
 
 
-async def test_the_end_of_text_token_has_no_text(tmp_path: Path, words: Path, engine: LocalEngine) -> None:
-    free = await say(engine, [5], 40)
-    eos = free.ids[20]
-    ending = LocalEngine.open(with_eos(words, tmp_path / "eos", eos))
-    said = await say(ending, [5], 40)
-    assert said.finish is FinishReason.EOS
-    assert said.ids == free.ids[: free.ids.index(eos) + 1]
-    assert said.text == Tokenizer(words).decode(said.ids[:-1])
-    await ending.aclose()
-
-
 async def test_no_token_is_sampled_after_a_stream_is_closed(endless: LocalEngine) -> None:
     streams = [endless.stream(context([n + 1]), Sampling(ENDLESS, seed=n)) for n in range(3)]
     for stream in streams:
@@ -277,18 +246,6 @@ async def test_no_token_is_sampled_after_a_stream_is_closed(endless: LocalEngine
     sampled = endless.counters.sampled_tokens
     await asyncio.sleep(0.05)
     assert endless.counters.sampled_tokens == sampled
-
-
-async def test_an_aborted_stream_can_be_continued_from_its_cache(endless: LocalEngine) -> None:
-    stream = endless.stream(context([5]), Sampling(ENDLESS, temperature=0.0))
-    ids: list[int] = []
-    while len(ids) < 20:
-        ids.extend((await anext(stream)).token_ids or ())
-    await stream.aclose()
-    computed = endless.counters.computed_prompt_tokens
-    more = await say(endless, [5, *ids], 40)
-    assert endless.counters.computed_prompt_tokens == computed + 1
-    assert (await say(endless, [5], len(ids) + 40)).ids == ids + more.ids
 
 
 @pytest.mark.thorough
@@ -339,15 +296,6 @@ async def test_a_full_context_ends_an_agent_that_continues(engine: LocalEngine) 
     assert [(chunk.pieces, chunk.finish) for chunk in chunks] == [((), FinishReason.LENGTH)]
 
 
-async def test_the_context_ends(either: LocalEngine) -> None:
-    engine = either
-    said = await say(engine, [5] * 500, 50)
-    assert (len(said.ids), said.finish) == (12, FinishReason.LENGTH)
-    for ids, message in (([5] * 512, "512 tokens"), ([], "empty"), ([100_000], "100000"), ([5, -1], "-1")):
-        with pytest.raises(EngineError, match=message):
-            await say(engine, ids)
-
-
 async def test_a_failing_step_ends_every_stream_and_not_the_engine(endless: LocalEngine) -> None:
     asked = [asyncio.create_task(say(endless, ids, ENDLESS)) for ids in prompts(5)]
     await sampling(endless)
@@ -357,36 +305,6 @@ async def test_a_failing_step_ends_every_stream_and_not_the_engine(endless: Loca
         assert isinstance(result, EngineError) and "not finite" in str(result)
     await endless._decoder.call(lambda: endless._batch.model.embedding.weight.data.copy_(good))
     assert len((await say(endless, [5], 10)).ids) == 10
-
-
-@pytest.mark.parametrize("part", ["draw", "Block", "torch.stack"])
-async def test_a_failure_at_the_first_token_ends_all_streams(
-    either: LocalEngine, part: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = either
-
-    def fail(*_: Any) -> None:
-        raise MemoryError("no room")
-
-    monkeypatch.setattr(f"orgthink.engines.local.batch.{part}", fail)
-    asked = [asyncio.create_task(say(engine, ids, 20)) for ids in prompts(5)]
-    async with asyncio.timeout(20):
-        results = await asyncio.gather(*asked, return_exceptions=True)
-    assert all(isinstance(result, EngineError) and "no room" in str(result) for result in results)
-    monkeypatch.undo()
-    assert len((await say(engine, [5], 10)).ids) == 10
-
-
-async def test_closing_the_engine_ends_streams(tmp_path: Path) -> None:
-    engine = LocalEngine.open(tiny_model(tmp_path, context=ENDLESS + 100), slots=2)
-    asked = [asyncio.create_task(say(engine, ids, ENDLESS)) for ids in prompts(5)]
-    await sampling(engine)
-    await engine.aclose()
-    for result in await asyncio.gather(*asked, return_exceptions=True):
-        assert isinstance(result, EngineError) and "closed" in str(result)
-    with pytest.raises(EngineError, match="closed"):
-        await say(engine, [5])
-    await engine.aclose()
 
 
 @pytest.mark.numerical
@@ -426,22 +344,6 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path, missing: str) -> None
         LocalEngine.open(folder)
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "message"),
-    [
-        ("model.safetensors", "version https://git-lfs.github.com/spec/v1", "model.safetensors cannot be read"),
-        ("tokenizer.json", '{"no": "tokenizer"}', "tokenizer.json cannot be read"),
-        ("config.json", '{"architectures": ["Qwen3ForCausalLM"], "vocab_size": 9}', "config.json lacks head_dim"),
-        ("config.json", "not json", "Expecting value"),
-    ],
-)
-def test_a_damaged_file_is_named(tmp_path: Path, file: str, content: str, message: str) -> None:
-    folder = tiny_model(tmp_path / "model")
-    (folder / file).write_text(content)
-    with pytest.raises(ValueError, match=message):
-        LocalEngine.open(folder)
-
-
 def test_weights_of_another_model_are_named(tmp_path: Path) -> None:
     folder, other = tiny_model(tmp_path / "model"), tiny_model(tmp_path / "other", context=64)
     weights = load_file(other / "model.safetensors")
@@ -452,15 +354,6 @@ def test_weights_of_another_model_are_named(tmp_path: Path) -> None:
     save_file({k: v[:1] if k == name else v for k, v in weights.items()}, folder / "model.safetensors")
     with pytest.raises(ValueError, match=r"not those of its config\.json"):
         LocalEngine.open(folder)
-
-
-def test_prompts_are_what_the_tokenizer_says(words: Path) -> None:
-    engine = LocalEngine.open(words)
-    assert engine.model == words.name
-    span = engine.prompt((Message("user", "worker 1 2 <JOIN-1>"),))
-    assert span.token_ids == Tokenizer(words).encode("worker 1 2 <JOIN-1>")
-    assert engine.injection("7 </JOIN-1>") == ("7 </JOIN-1>", Tokenizer(words).encode("7 </JOIN-1>"))
-    asyncio.run(engine.aclose())
 
 
 async def think(engine: LocalEngine) -> list[Episode]:
@@ -485,22 +378,6 @@ async def test_without_a_thread_runs_repeat_to_the_bit(tmp_path: Path) -> None:
     assert sampled(await think(fresh)) == sampled(first)
     await engine.update_weights(Qwen3.load(folder).to_hf(), "1")  # drops all caches
     assert sampled(await think(engine)) == sampled(first)
-
-
-@pytest.mark.parametrize("threaded", [True, False])
-def test_an_event_loop_that_ends_does_not_stop_the_engine(words: Path, threaded: bool) -> None:
-    engine = LocalEngine.open(words, threaded=threaded)
-
-    async def cut_off() -> None:
-        """The loop ends while the engine decodes."""
-        task = asyncio.create_task(say(engine, [5], 500))
-        await sampling(engine)
-        assert not task.done()
-
-    whole = asyncio.run(say(engine, [5], 20))
-    asyncio.run(cut_off())
-    assert asyncio.run(say(engine, [5], 20)).ids == whole.ids
-    asyncio.run(engine.aclose())
 
 
 async def test_an_agent_that_continues_overtakes_agents_that_begin(words: Path) -> None:

@@ -14,7 +14,7 @@ from loopback import MODEL, Exchange, Play, Server, answers, loopback, says, sen
 from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.engines.endpoint.tool_calls import Fragment, calls_text, messages
 from orgthink.grammar.toolcall import BadCall, CallStatus, Response, ToolCall, read_reply, render_call, render_responses
-from orgthink.record.episode import Episode, Message, Problem, Sampling, Span, StopReason
+from orgthink.record.episode import Episode, Message, Problem, Sampling, Span
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.util.http import RetryPolicy
@@ -221,31 +221,6 @@ async def test_arguments_that_are_no_json_reach_the_grammar_and_spare_the_others
     assert bodies[1]["messages"][1]["content"] == said(episode)[0].text
 
 
-async def test_a_call_without_arguments_has_none():
-    episode, _ = await talk(calling(part(0, None, "python", "a")), says("done"))
-    assert read_reply(said(episode)[0].text).calls == (ToolCall("python", {}),)
-
-
-async def test_without_tools_nothing_is_translated():
-    text = render_call(PYTHON)
-    _, bodies = await talk(
-        sends(delta(content=text, finish="stop"), "[DONE]"), says("done"), organization=Rounds(tools=[])
-    )
-    assert all("tools" not in body and "parallel_tool_calls" not in body for body in bodies)
-    assert bodies[1]["messages"][1] == {"role": "assistant", "content": text}
-
-
-@pytest.mark.parametrize("event", ['{"tool_calls": 3}', '{"tool_calls": ["x"]}', '{"tool_calls": [{"function": "f"}]}'])
-async def test_what_is_no_call_is_one_clear_error(event):
-    episode, _ = await talk(sends(f'{{"choices": [{{"delta": {event}}}]}}'))
-    assert episode.stop is StopReason.ERROR and "invalid event" in (episode.error or "")
-
-
-async def test_an_answer_that_breaks_off_in_a_call_is_an_error():
-    episode, _ = await talk(*[sends(delta(part(0, "{", "python", "a")))] * 3)
-    assert episode.stop is StopReason.ERROR and "without a reason" in (episode.error or "")
-
-
 # Tokens.
 
 
@@ -253,19 +228,6 @@ async def test_tokens_are_those_that_the_server_counts():
     episode, _ = await talk(calling(*cut(0, PYTHON, "a"), content="hm", tokens=37), says("done", usage=4))
     assert [span.tokens for span in said(episode)] == [37, 4]
     assert episode.root.steps == 41
-
-
-async def test_log_probabilities_of_calls_are_unknown_and_their_tokens_counted():
-    """The text is ours, the tokens are the server's: none of them belongs to a piece of it."""
-    logprobs = {"content": [{"token": token, "logprob": -1.0} for token in ("<tool", "_call>")]}
-    events = [
-        delta(content="hm", logprobs={"content": [{"token": "hm", "logprob": -1.0}]}),
-        delta(part(0, '{"code": "1"}', "python", "a"), logprobs=logprobs),
-        delta(finish="tool_calls"),
-    ]
-    episode, _ = await talk(sends(*events, usage(5)), says("done"))
-    assert said(episode)[0].text == "hm\n" + render_call(ToolCall("python", {"code": "1"}))
-    assert (said(episode)[0].tokens, said(episode)[0].logprobs) == (5, None)
 
 
 # Who has native calls.
@@ -344,33 +306,3 @@ def test_a_round_goes_out_natively_and_nothing_is_lost(calls, before, after):
 
 
 OK = CallStatus.OK
-CALL, TWO = render_call(PYTHON), render_call(PYTHON) + render_call(SEARCH)
-
-
-@pytest.mark.parametrize(
-    ("reply", "told"),
-    [
-        (TWO, render_responses([Response("python", OK, "1")])),
-        (CALL, render_responses([Response("python", OK, "1"), Response("python", OK, "1")])),
-        (TWO, render_responses([Response("search", OK, "1"), Response("python", OK, "2")])),
-        (CALL, "no response at all"),
-        (CALL, "<tool_response>\nnone\n</tool_response>"),
-        (CALL, render_responses([Response("python", OK, "1")]) + "<tool_response>"),
-        ("no call", render_responses([Response("python", OK, "1")])),
-        (f"<reasoning>{CALL}</reasoning>", render_responses([Response("python", OK, "1")])),
-        (CALL.replace("</tool_call>", ""), render_responses([Response("python", OK, "1")])),
-    ],
-)
-def test_what_does_not_match_stays_text(reply, told):
-    turns = [Message("user", "q"), Message("assistant", reply), Message("user", told), Message("assistant", CALL)]
-    assert messages(turns) == [{"role": turn.role, "content": turn.content} for turn in turns]
-
-
-@given(
-    st.lists(
-        st.builds(Fragment, st.none() | st.integers(0, 2), st.none() | st.text(max_size=1), TEXT, st.text(max_size=4))
-    )
-)
-def test_any_fragments_make_calls_that_can_be_read(parts):
-    text = calls_text(parts)
-    assert len(read_reply(text).calls) == text.count("<tool_call>") and bool(parts) == bool(text)

@@ -31,9 +31,3 @@ def test_segments_cut_anywhere_give_the_text_of_one_go(tokenizer, text, data):
     sampled = [Span(Origin.SAMPLED, before, cut, tuple(ids[:cut]))] if cut else []
     rest = tokenizer.pieces(Context((), [Span(Origin.PROMPT, "?", 1, tokenizer.encode("?")), *sampled]))
     assert before + "".join(map(rest.piece, ids[cut:])) == text
-
-
-def test_what_was_injected_is_not_gone_on_from(tokenizer):
-    half = tokenizer.encode("é")[:1]
-    context = Context((), [Span(Origin.INJECTED, "", 1, half)])
-    assert tokenizer.pieces(context).piece(tokenizer.encode("a")[0]) == "a"

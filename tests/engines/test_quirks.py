@@ -57,14 +57,6 @@ async def test_thoughts_are_in_the_record_beside_the_text(member: str) -> None:
     assert load(dump(episode)) == episode
 
 
-async def test_thoughts_are_counted_as_they_come() -> None:
-    """Each event is a token at least, also where the server reports nothing."""
-    episode, _ = await solved(thinks("reasoning", ["a ", "b ", "c "], "d e"))
-    assert episode.root.steps == 5
-    counted, _ = await solved(thinks("reasoning", ["a b c "], "d e", usage=9))
-    assert counted.root.steps == 9
-
-
 async def test_thoughts_are_not_sent_again() -> None:
     first = thinks("reasoning_content", ["secret plan "], "go <FORK-1> left </FORK-1> <JOIN-1> beyond")
     left = ("Subtask: left", says("<RETURN> 1 </RETURN>"))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from loopback import Exchange, answers, loopback, says
+from loopback import Exchange, answers, loopback
 from test_endpoint import opened, read
 
-from orgthink.engines.endpoint.request import Mode
 from orgthink.engines.engine import ContextFull, EngineError
 from orgthink.record.episode import Sampling
 from orgthink.util.errors import RequestRefused
@@ -17,27 +16,6 @@ TOO_FEW = (
     "Could not finish the message because max_tokens or model output limit was reached. Please try again with higher "
     "max_tokens."
 )
-
-
-async def thinking(exchange: Exchange) -> None:
-    """A model of OpenAI's that thinks longer than a few tokens: it then refuses a request that it has accepted."""
-    if "max_tokens" in exchange.body:
-        await answers(400, "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.")(
-            exchange
-        )
-    elif exchange.body["max_completion_tokens"] < 20:
-        await answers(400, TOO_FEW)(exchange)
-    else:
-        await says("fine")(exchange)
-
-
-async def test_a_model_that_does_not_finish_within_one_token_is_opened() -> None:
-    async with loopback(thinking) as server:
-        server.probing, server.completions = thinking, False
-        engine = await opened(server)
-        text, _ = await read(engine)
-        await engine.aclose()
-    assert (text, engine.mode, engine.native_calls) == ("fine ", Mode.CHAT, True)
 
 
 # A context that is full.

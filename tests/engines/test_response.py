@@ -56,10 +56,6 @@ def test_a_failure_in_the_middle_is_an_error() -> None:
         event('{"error": {"code": 503, "message": "no"}}')
 
 
-def test_a_refusal_of_structured_outputs_is_text() -> None:
-    assert with_choice(delta={"content": None, "refusal": "I may not"}).pieces == ("I may not",)
-
-
 USAGES: dict[str, tuple[dict[str, Any], Billed | None]] = {
     "OpenAI": (
         {
@@ -103,11 +99,6 @@ def test_one_invalid_log_probability_makes_all_of_them_unknown(data: str, bad: s
     assert event(data.replace("BAD", "-2")).logprobs == (-1, -2)
 
 
-def test_a_token_without_text_keeps_its_id() -> None:
-    found = with_choice(delta={"content": ""}, token_ids=[5])
-    assert (found.pieces, found.token_ids) == (("",), (5,))
-
-
 @given(st.lists(st.text(alphabet="ab \n字", max_size=20), max_size=5))
 def test_words_are_pieces_and_no_text_is_lost(texts: list[str]) -> None:
     reader, whole = Reader(Sampling(1000), None), ""
@@ -116,12 +107,6 @@ def test_words_are_pieces_and_no_text_is_lost(texts: list[str]) -> None:
         assert all(len(piece.split()) <= 1 for piece in pieces)
         whole += "".join(pieces)
     assert whole == "".join(texts)
-
-
-@given(st.none() | st.booleans() | st.integers() | st.lists(st.text()) | st.dictionaries(st.text(), st.text()))
-def test_reasoning_that_is_not_text_is_ignored(sent: Any) -> None:
-    found = with_choice(delta={"content": "a", "reasoning": sent})
-    assert (found.pieces, found.reasoning) == (("a",), "")
 
 
 def test_tokens_beyond_the_limit_are_cut() -> None:

@@ -27,7 +27,3 @@ def test_the_place_does_not_depend_on_how_the_text_is_cut(pieces: list[str], sto
             break
         read += len(piece)
     assert found == first("".join(pieces), stops)
-
-
-def test_without_stops_nothing_stops() -> None:
-    assert StopFinder(()).feed("anything") is None

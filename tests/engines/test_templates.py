@@ -52,20 +52,3 @@ def test_a_template_that_refuses_says_why(write: Any) -> None:
     with pytest.raises(UserError, match="no system here"):
         tokenizer.prompt(ASKED)
     assert tokenizer.prompt(ASKED[1:]).text.startswith("<user>")
-
-
-@pytest.mark.parametrize(
-    ("template", "why"),
-    [
-        ([], "none has the name default"),
-        ([{"name": "tool_use", "template": TURNS}], "none has the name default"),
-        ([7, {"name": ["default"], "template": TURNS}], "none has the name default"),
-        ({"default": TURNS}, "neither a text nor a list"),
-        ([{"name": "default", "template": 7}], "neither a text nor a list"),
-        ([{"name": "default"}], "neither a text nor a list"),
-        ("{% generation %}", "cannot be read"),
-    ],
-)
-def test_a_template_that_cannot_be_used_is_no_prompt_without_roles(template: Any, why: str, write: Any) -> None:
-    with pytest.raises(ValueError, match=why):
-        write(template)

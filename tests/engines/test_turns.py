@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,8 @@ from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.engines.endpoint.request import Mode
 from orgthink.engines.engine import Context, Engine
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.grammar.asyncthink import organizer_scanner
 from orgthink.models.tokenizer import Tokenizer
-from orgthink.record.episode import Message, Origin, Problem, Sampling, Span, StopReason, Trace
+from orgthink.record.episode import Message, Origin, Problem, Sampling, Span, Trace
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import attempt
 
@@ -112,15 +110,6 @@ def test_the_ids_are_those_of_the_whole_conversation(tokenizers, template, asked
     assert context.token_ids == list(tokenizer.prompt(whole).token_ids)
 
 
-@given(asked=TEXTS, rounds=ROUNDS)
-def test_a_template_without_special_tokens_has_the_ends_of_replies_beside_it(tokenizers, asked, rounds):
-    (end,) = tokenizers[PLAIN].eos_ids
-    context = grown(tokenizers[PLAIN], asked, [(f" {reply}", told, ended) for reply, told, ended in rounds])
-    whole = conversation(asked, [reply for reply, _, _ in rounds], [told for _, told, _ in rounds])
-    rendered = tokenizers[PLAIN].prompt(whole).text
-    assert tokenizers[PLAIN].decode([i for i in context.token_ids if i != end]) == context.text == rendered
-
-
 @given(reply=TEXTS, ended=st.booleans(), parts=st.lists(st.sampled_from([TURN, END, "system\n", "a", " ", "<|"])))
 def test_a_text_that_spells_special_tokens_begins_no_turn(tokenizers, reply, ended, parts):
     tokenizer, told = tokenizers[QWEN], "".join(parts)
@@ -159,41 +148,6 @@ def test_an_injection_that_spells_special_tokens_has_only_those_of_the_organizat
         assert tokenizer.decode(ids) == text == told.join(around)
 
 
-@given(told=TEXTS)
-def test_an_ordinary_injection_is_encoded_as_a_whole(tokenizers, told):
-    tokenizer = tokenizers[QWEN]
-    for around in (OWN, (" ", " </JOIN-1>"), ("", "")):
-        assert tokenizer.injection(told, around)[1] == tokenizer.encode(told.join(around))
-
-
-def test_without_a_template_no_text_spells_a_special_token(tmp_path):
-    tokenizer = Tokenizer(tiny_model(tmp_path / "chat", "chat"))
-    marks, told = {tokenizer.id_of(TURN), tokenizer.id_of(END)}, f"a {END}{TURN} b"
-    for ids in (tokenizer.prompt((Message("user", told),)).token_ids, tokenizer.turn(told)[1]):
-        assert not marks & set(ids) and tokenizer.decode(ids) == told
-
-
-def test_without_a_template_it_is_just_the_text(tmp_path):
-    tokenizer = Tokenizer(tiny_model(tmp_path / "words"))
-    assert tokenizer.turn("7 + 1") == ("7 + 1", tokenizer.encode("7 + 1"))
-
-
-def test_an_end_that_is_not_the_templates_is_left_where_it_is(tokenizers, folder):
-    """Qwen's models end with either of two tokens, of which the template has one."""
-    tokenizer = with_template(folder, QWEN)
-    newline = tokenizer.encode("\n")[0]
-    tokenizer.eos_ids |= {tokenizer.encode("~")[0]}
-    messages = (Message("user", "q"),)
-
-    def turn(last: int) -> str:
-        context = Context(messages, [tokenizer.prompt(messages), Span(Origin.SAMPLED, "", 1, (last,))])
-        return tokenizer.turn("t", context)[0]
-
-    assert turn(tokenizer.encode("~")[0]).startswith(END)
-    assert turn(newline).startswith(END), "a last line break, where a limit cut the reply off, is no end"
-    assert turn(tokenizer.id_of(END)).startswith(f"\n{TURN}user")
-
-
 # Through the agent, on each engine.
 
 REPLIES = ["call python", "so 7", "done"]
@@ -217,19 +171,6 @@ class Rounds:
             assert manager.stop is None
             said = await manager.complete()
         return said
-
-
-class Solo:
-    """A root that does as it is told."""
-
-    name = "solo"
-    roles = ("root",)
-
-    def __init__(self, script: Callable[[Agent], Awaitable[str | None]]) -> None:
-        self.script = script
-
-    async def run(self, problem, session) -> str | None:
-        return await self.script(session.agent("root", ()))
 
 
 async def talk(engine: Engine, sampling: Sampling | None = None, told: Sequence[str] = TOLD) -> Trace:
@@ -315,24 +256,3 @@ async def test_a_server_that_chats_makes_the_turns_itself(tokenizers, known):
     assert texts(trace, Origin.INJECTED) == TOLD
     turns = conversation(PROBLEM.text, [f"{reply} " for reply in REPLIES], TOLD)
     assert bodies[-1]["messages"] == [{"role": turn.role, "content": turn.content} for turn in turns[:-1]]
-
-
-@pytest.mark.parametrize(("method", "stop"), [("tell", None), ("inject", StopReason.LENGTH)])
-async def test_only_a_turn_goes_on_after_a_limit(method, stop):
-    async def script(agent: Agent) -> str:
-        await agent.complete()
-        assert agent.stop is StopReason.LENGTH
-        getattr(agent, method)(" more ")
-        return str(agent.stop)
-
-    episode = await attempt(Solo(script), PROBLEM, Backing(ScriptedEngine([Turn("a b c")]), Sampling(2)))
-    assert episode.answer == str(stop)
-
-
-async def test_who_decodes_is_not_told_anything():
-    async def script(agent: Agent) -> None:
-        async for _ in agent.act(organizer_scanner()):
-            agent.tell("now")
-
-    with pytest.raises(AssertionError, match="interrupted first"):
-        await attempt(Solo(script), PROBLEM, Backing(ScriptedEngine([Turn("<FORK-1> q </FORK-1> b")]), Sampling(20)))

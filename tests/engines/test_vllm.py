@@ -89,12 +89,6 @@ async def test_a_seed_decides_the_sample_whatever_else_is_decoded(engine: VllmEn
     assert ids[0] == ids[1] != ids[2]
 
 
-async def test_more_seeded_prompts_than_a_step_reads(engine: VllmEngine) -> None:
-    prompts = [Context((), [Span(Origin.PROMPT, "", 700, tuple(range(i, 100 + i)) * 7)]) for i in range(12)]
-    streams = await asyncio.gather(*(read(engine, prompt, Sampling(5, seed=i)) for i, prompt in enumerate(prompts)))
-    assert [chunks[-1].finish for chunks in streams] == [FinishReason.LENGTH] * 12
-
-
 async def test_a_stream_ends_with_the_token_that_completes_a_stop_text(engine: VllmEngine) -> None:
     messages = prompt(TERSE, "organizer", PROBLEM, capacity=2)
     c = Context(messages, [engine.prompt(messages)])
@@ -159,16 +153,6 @@ async def test_a_join_costs_what_was_injected_and_at_most_a_block(engine: VllmEn
         before = engine.counters.computed_prompt_tokens
         await read(engine, c, Sampling(1, 0.0))
         assert engine.counters.computed_prompt_tokens - before <= len(injected) + BLOCK
-
-
-async def test_a_fork_reuses_the_cache_of_a_parent_that_is_still_decoding(engine: VllmEngine) -> None:
-    parent = context(engine, "a parent of its own " * 10)
-    async with aclosing(engine.stream(parent, Sampling(800, seed=3))) as stream:
-        await anext(stream)
-        before = engine.counters.reused_prompt_tokens
-        child = Context((), [*parent.spans, Span(Origin.INJECTED, "", 3, (10, 11, 12))])
-        await read(engine, child, Sampling(1, 0.0))
-        assert engine.counters.reused_prompt_tokens - before >= len(parent.token_ids) - BLOCK
 
 
 async def test_an_episode_forks_and_joins(engine: VllmEngine) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -196,33 +196,7 @@ def test_tinker_s_sum_over_targets_is_our_loss(rows: list[PolicyRow], reduction:
     assert counted == told(rows, reduction)
 
 
-@given(minibatch("fresh"), st.sampled_from(REDUCTIONS))
-def test_the_means_of_skyrl_s_tinker_server_are_our_loss(rows: list[PolicyRow], reduction: Reduction):
-    data = tinker.data(rows, reduction=reduction, server="row-mean")
-    targets = [datum["loss_fn_inputs"]["advantages"] for datum in data]
-    counted = [value / len(of) / len(targets) for of in targets for value in (0.0, *of)]
-    assert counted == pytest.approx(told(rows, reduction), rel=1e-12)
-
-
 # Refusals
-
-
-EPISODE = [one(), one(agent="organizer/1")]
-"""One episode of two rows."""
-
-
-@pytest.mark.parametrize(
-    ("hand_over", "message"),
-    [
-        (lambda rows: verl.outputs(rows, version=3, temperature=0.7), "temperature 1.0, but verl .* at 0.7"),
-        (lambda rows: trl.samples(rows, version=3, temperature=0.7), "temperature 1.0, but TRL"),
-        (lambda rows: tinker.data([replace(row, temperature=0.7) for row in rows]), "0.7, but Tinker .* at 1.0"),
-        (lambda rows: verl.outputs(rows, version=3, temperature=1.0, reduction="episode-mean"), "has 2 rows, and verl"),
-    ],
-)
-def test_what_a_target_cannot_hold_is_refused(hand_over: Callable[[Sequence[PolicyRow]], object], message: str):
-    with pytest.raises(UserError, match=rf"^episode p\|asyncthink\|0, organizer: .*{message}"):
-        hand_over(EPISODE)
 
 
 def test_old_tokens_need_a_field_that_says_so():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 from tiny_policy import TINY
@@ -22,7 +22,6 @@ from orgthink.tasks import TASKS, task_named
 from orgthink.tasks.math import MATH
 from orgthink.tasks.verl_data import VerlData, problem_of, read
 from orgthink.training.interchange.problems import row_of, write
-from orgthink.util.errors import UserError
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -100,14 +99,6 @@ def test_a_problem_comes_back_exactly(problem: Problem, index: int):
     assert row["extra_info"]["index"] == index and row["extra_info"]["split"] == "test"
     said = [{"role": turn.role, "content": turn.content} for turn in problem.history]
     assert row["prompt"] == [*said, {"role": "user", "content": problem.text}]
-
-
-@settings(max_examples=25)
-@given(st.lists(problems, min_size=1, max_size=4))
-def test_problems_come_back_exactly_from_a_file(tmp_path_factory: pytest.TempPathFactory, drawn: list[Problem]):
-    file = tmp_path_factory.mktemp("verl") / "train.parquet"
-    write(drawn, "train", file)
-    assert same(list(read(file)), drawn)
 
 
 @pytest.mark.parametrize("name", ["countdown", "sudoku"])
@@ -211,21 +202,3 @@ def test_problems_that_a_model_solves_always_or_never_are_left_out(tmp_path: Pat
     command = ["export", "problems", "sudoku", "--n", "4", "--out", str(file), "--mixed", str(run.path)]
     assert main(command) == 0 and "2 problems" in capsys.readouterr().out
     assert list(read(file)) == drawn[2:]
-
-
-@pytest.mark.parametrize(
-    ("column", "value", "message"),
-    [
-        ("reward_model", {"ground_truth": "{torn"}, "not JSON"),
-        ("reward_model", {"ground_truth": "[1]"}, "data"),
-        ("extra_info", {"id": "p"}, "required"),
-        ("extra_info", None, "id"),
-        ("prompt", [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}], "one turn of the user"),
-        ("extra_info", {"id": "p", "required": 1, "history": 1}, "not one turn of the user after the 1 that its"),
-        ("extra_info", {"id": "p", "required": 1, "history": -1}, "after the -1 that"),
-    ],
-)
-def test_rows_of_ours_that_were_changed_are_named(column: str, value: object, message: str):
-    row = {**row_of(MATH.problem("1 + 1?", "2"), "train", 0), column: value}
-    with pytest.raises(UserError, match=f"^here: .*{message}"):
-        problem_of(row, "here")

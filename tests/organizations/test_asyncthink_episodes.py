@@ -65,11 +65,6 @@ def test_a_thought_about_a_tag_is_recorded_and_costs_nothing(thought: str) -> No
     assert AsyncThinkReward(malformed=True)(episode).format_error, "by a setting"
 
 
-def test_a_thought_about_a_tag_ends_the_episode_by_a_setting() -> None:
-    episode = played(AsyncThink(malformed="error"), [Turn(f"{MENTIONS['the end of a tag']}{ANSWER}")])
-    assert episode.answer is None and AsyncThinkReward()(episode).format_error
-
-
 def test_an_error_of_a_worker_that_organizes_costs_its_own_work_only() -> None:
     episode = played(
         AsyncThink(),
@@ -117,21 +112,6 @@ def test_a_model_that_ends_in_a_box_has_answered(organization: Organization) -> 
     assert episode.grade is not None and episode.grade.all_correct
 
 
-def test_every_box_counts_where_several_solutions_are_asked_for() -> None:
-    episode = played(AsyncThink(), [Turn(" and ".join(rf"\boxed{{{right}}}" for right in RIGHT))])
-    assert episode.grade is not None and episode.grade.all_correct
-
-
-@pytest.mark.parametrize(
-    ("said", "tokens"),
-    [(r"so it is \boxed{5} and now", 4), (r"<think> it is \boxed{5}", 500), (r"it is \boxed{5", 500)],
-    ids=["cut off", "only thought", "not closed"],
-)
-def test_a_box_that_is_no_answer(said: str, tokens: int) -> None:
-    episode = played(AsyncThink(), [Turn(said)], FIVE, tokens=tokens)
-    assert episode.answer is None and episode.format_faults
-
-
 def test_a_box_that_a_worker_returned_is_no_answer() -> None:
     turns = [
         Turn(" <FORK-1> a </FORK-1> <JOIN-1>", when="main process"),
@@ -168,14 +148,6 @@ def text(role: str, problem: Problem = COUNT, **values: str) -> str:
 def test_the_prompts_have_the_slots_and_the_tags_of_appendix_b(role: str, instruction: str) -> None:
     said = text(role, query="try 5") if role == "worker" else text(role)
     assert said.count(instruction) == 1
-
-
-def test_a_problem_is_its_instruction_and_its_query() -> None:
-    for problem in (COUNT, FIVE):
-        assert problem.instruction and problem.instruction not in problem.query
-        assert problem.query in problem.text and text("organizer", problem).endswith(problem.query)
-    plain = Problem("p", "t", "Why?")
-    assert plain.query == "Why?" and "\n\n\n" not in text("organizer", plain) + text("worker", plain, query="q")
 
 
 @pytest.mark.parametrize(("context", "told"), [("instruction", False), ("question", True)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,12 +13,10 @@ from longest_path import longest_path
 from speaker import PlannedModel, call
 
 from orgthink.evaluate.grading import grade
-from orgthink.grammar.toolcall import CallStatus, Response, read_reply, read_responses
+from orgthink.grammar.toolcall import CallStatus, Response, read_responses
 from orgthink.measure.latency import concurrency, critical_path, timeline
-from orgthink.organizations.agent_forms import WorkerTools
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, FormatError, Origin, Sampling, Status, StopReason
-from orgthink.record.episode_json import dump, load
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
@@ -27,7 +24,6 @@ from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.math import MATH
 from orgthink.training.rows import policy_rows
-from orgthink.util.errors import UserError
 
 PROBLEM = MATH.problem("2 + 3?", "5")
 OK, PARSE_ERR, EXEC_ERR, TIMEOUT = CallStatus
@@ -176,47 +172,6 @@ def test_the_organizer_speaks_while_its_workers_work() -> None:
     assert concurrency(episode, "pool") == pytest.approx((1 + 6 + 1 + 4 * 9) / 11)
 
 
-def test_a_place_that_a_join_frees_is_free_for_the_next_fork_of_the_turn() -> None:
-    """It waits for its place, as the second worker has none before the first one has ended."""
-    turn = call("join", id=1) + call("fork", task="b.") + call("join", id=2)
-    plans = {"main process": [call("fork", task="a."), turn, " <ANSWER> 5 </ANSWER>"]}
-    workers = {"Subtask: a.": worker(7, "a"), "Subtask: b.": worker(1, "b")}
-    episode, _ = play(BY_CALLS, plans | workers, capacity=2)
-    assert not episode.format_faults and episode.answer == "5"
-    assert episode.traces[2].start == episode.traces[1].end
-
-
-CALLS = st.one_of(
-    st.builds(lambda i: call("fork", task=f"q{i}."), st.integers(1, 8)),
-    st.builds(lambda name, i: call(name, id=i), st.sampled_from(["join", "cancel"]), st.integers(1, 5)),
-    st.sampled_from([call("status"), call("frok"), call("join"), "<tool_call>\n{\n</tool_call>\n"]),
-)
-TURNS = st.lists(st.lists(CALLS, min_size=1, max_size=5), max_size=5)
-
-
-@given(TURNS, st.integers(1, 4), st.booleans(), st.booleans())
-def test_whatever_is_called_every_call_has_its_response(
-    turns: list[list[str]], capacity: int, tolerant: bool, queue: bool
-) -> None:
-    organization = AsyncThink(protocol="tools", tolerant=tolerant, overflow="queue" if queue else "error")
-    plans = {"main process": [*map("".join, turns), " <ANSWER> 5 </ANSWER>"]}
-    workers = {f"Subtask: q{i}.": worker(i, f"r{i}") for i in range(1, 9)}
-    episode, _ = play(organization, plans | workers, capacity)
-    told_of = [read_responses(span.text) for span in episode.root.spans if span.origin is Origin.INJECTED]
-    for turn, responses in zip(turns, told_of, strict=False):
-        made = read_reply("".join(turn)).calls
-        assert [response.name for response in responses] == [one.name or "" for one in made]
-        assert all(response.status is OK or response.value for response in responses), "it is told what is wrong"
-    assert len(told_of) == len(turns) if tolerant else (episode.answer == "5") == (len(told_of) == len(turns))
-    assert [edge.key for edge in episode.root.forks] == [str(i + 1) for i in range(len(episode.traces) - 1)]
-    joined = [edge.key for edge in episode.root.joins]
-    assert len(set(joined)) == len(joined) and set(joined) <= {edge.key for edge in episode.root.forks}
-    for trace in episode.traces[1:]:
-        asked = trace.spans[0].text.partition("Subtask: q")[2][0]
-        assert trace.returned in (f"r{asked}", None) and (trace.returned is None or trace.status is Status.OK)
-    assert critical_path(episode) == longest_path(episode) and load(dump(episode)) == episode
-
-
 # Cancel and status
 
 
@@ -238,20 +193,6 @@ def test_a_cancelled_worker_ends_and_its_place_is_free() -> None:
     )
     assert second.status is Status.OK and not episode.format_faults and episode.answer == "5"
     assert [edge.key for edge in episode.root.joins] == ["2"] and critical_path(episode) == longest_path(episode)
-
-
-def test_a_worker_that_has_returned_is_done() -> None:
-    plans = {"main process": [call("fork", task="a."), *[" w"] * 9, call("status"), " <ANSWER> 5 </ANSWER>"]}
-    episode, _ = play(BY_CALLS, plans | {"Subtask: a.": worker(1, "a")})
-    assert responses_of(episode)[1].value == "1: done"
-
-
-def test_a_status_of_very_many_workers_is_short() -> None:
-    turn = "".join(call("fork", task="a.") for _ in range(200)) + call("status")
-    organization = replace(BY_CALLS, overflow="queue")
-    episode, _ = play(organization, {"main process": [turn, " <ANSWER> 5 </ANSWER>"], "Subtask: a.": [" w"] * 9})
-    assert len(episode.traces) == 201
-    assert responses_of(episode)[-1].value.splitlines() == [*(f"{i}: at work" for i in range(1, 65)), "…"]
 
 
 # Format errors
@@ -289,12 +230,6 @@ def test_a_wrong_call_is_the_format_error_of_the_tags(
     assert AsyncThinkReward()(episode).format_error == (kind is not FormatError.MALFORMED_TAG)
 
 
-def test_a_malformed_call_ends_the_episode_by_a_setting() -> None:
-    plans = {"main process": [call("frok"), " <ANSWER> 5 </ANSWER>"]}
-    episode, _ = play(AsyncThink(protocol="tools", malformed="error"), plans)
-    assert episode.answer is None and episode.stop is StopReason.FORMAT
-
-
 def test_a_fork_that_the_budget_forbids_is_refused_where_it_is_tolerated() -> None:
     plans = {"main process": [call("fork", task="a."), " <ANSWER> 5 </ANSWER>"]}
     episode, _ = play(BY_CALLS, plans, depth=0)
@@ -303,16 +238,6 @@ def test_a_fork_that_the_budget_forbids_is_refused_where_it_is_tolerated() -> No
     assert episode.answer == "5" and responses_of(episode) == [
         Response("fork", PARSE_ERR, "not done: budget exhausted: depth")
     ]
-
-
-def test_a_fork_that_was_refused_takes_no_place() -> None:
-    forks = [call("fork", task="a."), call("join", id=1), *[call("fork", task="b.")] * 2, " <ANSWER> 5 </ANSWER>"]
-    limits = Limits(2, forks=1)
-    model = PlannedModel({"main process": forks, "Subtask: a.": worker(1, "a")})
-    work = attempt(replace(BY_CALLS, tolerant=True), PROBLEM, Backing(model, Sampling(1000)), limits=limits)
-    episode = run_virtual(work)
-    assert [response.value for response in responses_of(episode)[2:]] == ["not done: budget exhausted: forks"] * 2
-    assert episode.answer == "5" and not episode.format_faults
 
 
 # What a reply without a call is
@@ -335,28 +260,6 @@ def test_a_reply_without_a_call_is_the_answer_as_the_prompt_asks_for_it(reply: l
     episode, _ = play(BY_CALLS, {"main process": [boxes, *reply], "Subtask:": worker(1, r"\boxed{4}")})
     assert episode.answer == answer, "neither a subtask nor a result is an answer"
     assert kinds(episode) == [] if answer else [FormatError.NO_ANSWER]
-
-
-def test_a_reply_that_is_cut_off_does_nothing() -> None:
-    both = call("fork", task="a.") + "and"
-    episode, _ = play(BY_CALLS, {"main process": [" w", f" {both}", " more"]}, max_tokens=2)
-    assert len(episode.traces) == 1 and kinds(episode) == [FormatError.TRUNCATED]
-
-
-@pytest.mark.parametrize(
-    ("plan", "status", "response"),
-    [
-        (["<think> t </think> the end"], Status.OK, Response("join", OK, "the end")),
-        (["<think> t"], Status.NO_RETURN, Response("join", EXEC_ERR, "no_return")),
-        ([" w"] * 99, Status.TIMEOUT, Response("join", TIMEOUT, "timeout")),
-        ([call("fork", task="x")], Status.OK, Response("join", OK, call("fork", task="x").strip())),
-    ],
-    ids=["returns", "only thinks", "takes too long", "calls what it has not"],
-)
-def test_what_a_worker_writes_is_what_is_joined(plan: list[str], status: Status, response: Response) -> None:
-    plans = {"main process": [call("fork", task="a."), call("join", id=1), " <ANSWER> 5 </ANSWER>"], "Subtask:": plan}
-    episode, _ = play(BY_CALLS, plans, agent_seconds=20.0)
-    assert episode.traces[1].status is status and responses_of(episode)[1] == response and episode.answer == "5"
 
 
 # Who is told of the tools, and how
@@ -383,44 +286,3 @@ def test_auto_takes_calls_where_the_engine_offers_them(native: bool) -> None:
     episode, _ = play(AsyncThink(protocol="auto"), plans, native=native)
     assert episode.answer == "5" and [edge.key for edge in episode.root.edges] == ["1", "1"]
     assert "fork" not in AsyncThink().protocol and AsyncThink().protocol == "tags", "what runs before had"
-
-
-def test_a_style_that_cannot_say_it_is_refused_beforehand(tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text('organizer = "O {query}"\nworker = "W {query}"\n')
-    AsyncThink(prompts=str(file))
-    for settings in ({"protocol": "auto"}, {"worker_tools": WorkerTools(("python",))}):
-        with pytest.raises(UserError, match=r"mine\.toml has no template '(organizer|worker)_tools'"):
-            AsyncThink(prompts=str(file), **settings)
-
-
-def test_each_role_organizes_as_its_own_engine_can() -> None:
-    organizer = [call("fork", task="a."), call("join", id=1), " <ANSWER> 5 </ANSWER>"]
-    engine, other = PlannedModel({"": organizer}, native=True), PlannedModel({"": worker(1, "a", tags=True)})
-    roles = {"worker": Backing(other, Sampling(100))}
-    work = attempt(AsyncThink(protocol="auto"), PROBLEM, Backing(engine, Sampling(100)), roles=roles)
-    episode = run_virtual(work)
-    assert episode.traces[1].returned == "a" and "<RETURN>" in episode.traces[1].spans[0].text
-
-
-def test_where_the_budget_is_deep_enough_workers_have_workers() -> None:
-    plans = {
-        "main process": [call("fork", task="a."), call("join", id=1), " <ANSWER> 5 </ANSWER>"],
-        "Subtask: a.": [call("fork", task="b."), call("join", id=1), call("join", id=1), " got it"],
-        "Subtask: b.": worker(1, "b"),
-    }
-    episode, model = play(replace(BY_CALLS, tolerant=True), plans, depth=2, native=True)
-    assert [trace.agent for trace in episode.traces] == ["organizer", "organizer/1", "organizer/1/1"]
-    assert episode.traces[1].returned == "got it" and episode.answer == "5"
-    assert [(fault.agent, fault.kind) for fault in episode.format_faults] == [("organizer/1", FormatError.UNKNOWN_JOIN)]
-    assert not AsyncThinkReward()(episode).format_error and AsyncThinkReward(nested=True)(episode).format_error
-    offered = {context.spans[0].text.partition("Subtask: ")[2][:2]: bool(context.tools) for context in model.contexts}
-    assert offered == {"": True, "a.": True, "b.": False}
-
-
-def test_the_engine_learns_which_texts_the_runtime_acts_on_while_it_decodes() -> None:
-    _, model = play(
-        AsyncThink(), {"main process": [" <FORK-1> q1. </FORK-1>", " <JOIN-1>"], "q1.": worker(0, "r", True)}
-    )
-    organizer, other = (next(c for c in model.contexts if part in c.spans[0].text) for part in ("main process", "q1."))
-    assert "</FORK-1>" in organizer.signals and other.signals == ()

@@ -9,18 +9,15 @@ from managed import PROBLEM, Managed, ask, kinds, program, reply, seen, told
 
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.grading import grade
 from orgthink.grammar.toolcall import CUT, CallStatus
 from orgthink.measure.orchestration import rounds, statuses
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.record.episode import Episode, Exhausted, FormatError, Sampling, StopReason
-from orgthink.record.guard import engine_failed
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.tasks.countdown import COUNTDOWN
-from orgthink.util.errors import ContextFull, EngineError, RequestRefused
+from orgthink.util.errors import ContextFull
 
 pytestmark = pytest.mark.thorough
 
@@ -68,13 +65,6 @@ def test_a_full_context_ends_the_rounds_and_the_answer_is_written_from_what_was_
     assert "o o o" in seen(episode, "manager/answer")
 
 
-def test_a_manager_whose_context_is_full_writes_the_answer_in_a_new_one():
-    engine = Small([reply(program("print " + "o " * 60)), *[reply(program("print 7"))] * 3], 140)
-    engine._turns.append(SUMMARY)
-    episode = run_virtual(attempt(Managed(), PROBLEM, Backing(engine, Sampling(1000)), limits=Limits(9)))
-    assert episode.answer == "7" and episode.traces[-1].role == "manager" and episode.traces[-1].parent == "manager"
-
-
 @pytest.mark.parametrize("says", [True, False])
 @pytest.mark.parametrize("role", ["summarizer", "critical_reviewer"])
 def test_a_history_that_is_too_long_loses_its_middle_until_it_can_be_read(role: str, says: bool):
@@ -92,17 +82,3 @@ def test_a_history_that_is_too_long_loses_its_middle_until_it_can_be_read(role: 
     prompt = reader.spans[0].text
     assert CUT in prompt and "print begin" in prompt and sum(span.tokens for span in reader.spans) <= 800
     assert episode.answer == "7" and told(episode, 2)[0].status is CallStatus.OK and reader.turns == 1
-
-
-@pytest.mark.parametrize(
-    ("error", "failed"), [(RequestRefused("content_filter"), False), (EngineError("answered 500: oops"), True)]
-)
-def test_a_summarizer_that_refuses_makes_the_episode_wrong_and_one_that_breaks_makes_it_unknown(
-    error: Exception, failed: bool
-):
-    manager = ScriptedEngine([reply(("final_answer", {}))])
-    episode = managed(manager, Small([], 999, refuses=error), Managed(synthesis="summarizer"))
-    assert engine_failed(episode) is failed and episode.answer is None
-    found = grade(episode, COUNTDOWN).grade
-    assert found is None if failed else found is not None and not found.correct
-    assert kinds(episode) == ([] if failed else [FormatError.NO_ANSWER])

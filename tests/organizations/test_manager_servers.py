@@ -5,8 +5,6 @@ No virtual time here: a server lives by the clock on the wall.
 
 from __future__ import annotations
 
-import asyncio
-import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from managed import END, PROBLEM, ROOMY, Managed, Using, program, reply, seen, told
+from managed import END, PROBLEM, ROOMY, Managed, Using, program, reply, told
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.evaluate.specs import OrganizationSpec
@@ -88,50 +86,9 @@ async def test_tools_of_a_server_are_called_beside_the_suite(organization: ParaM
     assert {trace.role for trace in episode.traces[1:]} == {"add", "python", "fail"}
 
 
-async def test_a_manager_is_told_of_the_tools_of_its_servers(server: str) -> None:
-    turns = [replace(turn, when="") for turn in END]
-    episode = await play(turns, Using(prompts="paper", servers=(server,)))
-    described = [json.loads(line) for line in seen(episode, "manager").splitlines() if line.startswith('{"name"')]
-    names = [tool["name"] for tool in described]
-    assert names[:3] == ["python", "search", "add"] and "final_answer" in names[3:]
-    assert described[2]["description"] == "Add two numbers." and {*described[2]["parameters"]["properties"]} == {
-        "a",
-        "b",
-    }
-
-
-async def test_several_servers_and_a_tool_of_theirs_in_place_of_one_that_is_left_out(
-    server: str, tmp_path: Path
-) -> None:
-    organization = Using(tools=("python",), servers=(server, other(tmp_path, "search")))
-    episode = await round_of(organization, ("search", {}), ("echo", {"text": "hello"}), program("say 9"))
-    assert [response.value for response in told(episode)] == ["from the other", "hello\nover", "9"]
-
-
-async def test_a_name_that_two_servers_have_gets_the_place_of_the_second_one(server: str, tmp_path: Path) -> None:
-    organization = Using(tools=("python",), servers=(server, other(tmp_path, "echo")))
-    episode = await round_of(organization, ("echo", {"text": "hello"}), ("echo_2", {}))
-    assert [(one.name, one.value) for one in told(episode)] == [("echo", "hello\nover"), ("echo_2", "from the other")]
-
-
-@pytest.mark.parametrize("name", ["python", "standard_reasoner", "final_answer"])
-async def test_a_name_that_is_taken_is_refused(server: str, tmp_path: Path, name: str) -> None:
-    with pytest.raises(UserError, match=f"there is a tool {name} already") as refused:
-        await play(END, Managed(servers=(server, other(tmp_path, name))))
-    assert "other.py" in str(refused.value) and "\n" not in str(refused.value)
-
-
 async def test_a_server_that_cannot_be_reached_is_said_before_anything_is_asked() -> None:
     with pytest.raises(UserError, match="no MCP server at 'no-such-command'"):
         await play([], Using(servers=("no-such-command",)))
-
-
-async def test_episodes_share_one_connection(server: str) -> None:
-    organization = Using(servers=(server,))
-    both = await asyncio.gather(*(round_of(organization, ("pid", {}), ("meet", {"number": 2})) for _ in range(2)))
-    (first, met), (second, _) = map(told, both)
-    assert first.value == second.value and first.value.isdigit() and met.value == "met"
-    assert told(await round_of(organization, ("pid", {})))[0] == first
 
 
 async def test_a_crash_ends_its_call_and_the_next_round_finds_another_server(server: str) -> None:
@@ -140,12 +97,6 @@ async def test_a_crash_ends_its_call_and_the_next_round_finds_another_server(ser
     (crashed,), (added,) = told(episode, 1), told(episode, 2)
     assert crashed.status is CallStatus.EXEC_ERR and "ouch" in crashed.value
     assert added == Response("add", CallStatus.OK, "3") and episode.answer == "7"
-
-
-async def test_a_server_that_takes_too_long_is_a_timeout(server: str) -> None:
-    organization = Using(servers=(server,), call_seconds=5.0)
-    late, added = told(await round_of(organization, ("slow", {"seconds": 600}), ("add", {"a": 1})))
-    assert late.status is CallStatus.TIMEOUT and added.status is CallStatus.OK
 
 
 @pytest.mark.parametrize("name", ["paramanager", "tool-use"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import zlib
-from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,9 +16,8 @@ from longest_path import longest_path
 from rule_engine import RuleEngine
 from terse import TERSE
 
-from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.compatibility import require_forks, require_roles, require_sampling_noise
+from orgthink.evaluate.compatibility import require_forks, require_roles
 from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.grammar.toolcall import FINAL, CallStatus, ToolCall, render_reply
 from orgthink.measure.latency import concurrency, critical_path, critical_stretches
@@ -32,11 +30,9 @@ from orgthink.organizations.self_refine import SelfRefine
 from orgthink.organizations.sequential import Sequential
 from orgthink.organizations.verifier_corrector import VerifierCorrector
 from orgthink.organizations.votes import MajorityVote
-from orgthink.record.episode import Episode, FormatError, Grade, Origin, Problem, Sampling, Status, StopReason, Trace
+from orgthink.record.episode import Episode, Grade, Problem, Sampling, Status, StopReason, Trace
 from orgthink.record.episode_json import require_integrity
-from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime import (
-    Agent,
     Allow,
     Approve,
     Backing,
@@ -198,15 +194,6 @@ def test_an_organization_does_below_what_it_does_alone(
     assert [fault.kind for fault in nested.format_faults] == [fault.kind for fault in alone.format_faults]
 
 
-def test_a_deadline_within_a_deadline_ends_the_same_episode_the_same_way() -> None:
-    """Agents of three levels end at once, which was once in any order: the last answer was a token longer or not."""
-    team = next(one for one in ORGANIZATIONS if isinstance(one, ParaManager) and "team" in one.organizations)
-    for seconds in (17.5, 19.5, 21.5):
-        limits = Limits(60, max_episode_tokens=43, depth=3, episode_seconds=seconds)
-        ends = {tuple((trace.agent, trace.end) for trace in attempt(team, 320, limits).traces) for _ in range(30)}
-        assert len(ends) == 1
-
-
 # On a script: who says what
 
 
@@ -250,50 +237,6 @@ def test_workers_of_asyncthink_are_checked_by_others() -> None:
     assert solver_grade(graded) is None, "what is below works on another question"
 
 
-@settings(max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6), st.booleans()), max_size=4))
-def test_a_worker_that_thinks_alone_is_a_worker(plan: list[tuple[int, int, bool]]) -> None:
-    """Whether a plain worker returns or `sequential` answers, the record is the same but for words."""
-    records = []
-    for organization, tag in ((PLAIN, "RETURN"), (replace(PLAIN, worker=Sequential(prompts=TERSE)), "ANSWER")):
-        organizer, workers = "", []
-        for key, (before, within, joins) in enumerate(plan, 1):
-            organizer += f"{' w' * before} <FORK-{key}> q{key}. </FORK-{key}>{f' <JOIN-{key}>' * joins}"
-            workers.append(Turn(f"{' w' * within} <{tag}> r </{tag}>", when=f"q{key}."))
-        parts = re.findall(r".*?<JOIN-\d>|.+", organizer + " <ANSWER> 5 </ANSWER>")
-        turns = [Turn(part, when="organizer") for part in parts]
-        engine = ScriptedEngine([*turns, *workers])
-        episode = run_virtual(attempt_of(organization, PROBLEM, Backing(engine, Sampling(99)), limits=Limits(8)))
-        records.append(episode)
-    plain, nested = ([_bare(trace) for trace in episode.traces] for episode in records)
-    assert plain == nested and records[0].answer == records[1].answer == "5"
-    for measure in (critical_path, longest_path, concurrency, sampled_tokens):
-        assert measure(records[0]) == measure(records[1])
-
-
-def _bare(trace: Trace) -> Trace:
-    """Without words and without the cost of a call, which a worker of AsyncThink does not count."""
-    spans = tuple(
-        replace(span, text="", token_ids=None, tokens=0 if span.origin is Origin.PROMPT else span.tokens)
-        for span in trace.spans
-    )
-    return replace(trace, role="", spans=spans, cost=None)
-
-
-def test_an_organizer_below_has_the_answer_and_the_faults_of_an_organizer() -> None:
-    """A fault below costs the work of that worker; the reward counts it by a setting only."""
-    turns = [
-        Turn(" <FORK-1> one </FORK-1> <JOIN-1>", when="organizer 8 sum"),
-        Turn(" so <ANSWER> 7 </ANSWER>", when="organizer 8 sum"),
-        Turn(" <JOIN-9>", when="organizer 8 one"),
-    ]
-    episode = played(replace(PLAIN, worker=PLAIN), turns, depth=2)
-    assert [(fault.kind, fault.agent) for fault in episode.format_faults] == [(FormatError.UNKNOWN_JOIN, "organizer/1")]
-    graded = replace(episode, grade=Grade(1, 1))
-    assert not AsyncThinkReward()(graded).format_error and AsyncThinkReward(nested=True)(graded).format_error
-    assert episode.trace("organizer/1").stop is StopReason.FORMAT
-
-
 def test_a_manager_calls_an_organization_as_a_tool() -> None:
     manager = replace(MANAGER, organizations={"team": replace(PLAIN, name="asyncthink")})
     turns = [
@@ -332,47 +275,6 @@ def test_an_organization_that_its_deadline_ends_says_what_it_has_found() -> None
     assert {trace.stop for trace in episode.traces[2:]} == {StopReason.CANCELLED, StopReason.DONE}
 
 
-def test_an_organization_that_its_budget_ends_says_what_it_has_found() -> None:
-    @dataclass(frozen=True)
-    class Hungry(Organization):
-        name: str = "hungry"
-        roles = ()
-
-        async def run(self, problem: Problem, session: Session) -> str | None:
-            session.so_far = lambda: "a first idea"
-            desk = session.controller()
-            session.fork(desk, "a", session.code("a"), _nothing)
-            session.fork(desk, "b", session.code("b"), _nothing)
-            return "never"
-
-    episode = attempt(Delegates(Hungry()), 0, Limits(8, forks=2))
-    assert episode.trace("controller/it").status is Status.TRUNCATED
-    assert episode.trace("controller/it").error == "budget exhausted: forks"
-    assert episode.answer == "a first idea"
-
-
-async def _nothing(agent: Agent) -> None:
-    return None
-
-
-def test_a_manager_below_keeps_a_share_of_the_seconds_of_its_call() -> None:
-    """The deadline is that of the call of the tool, one level above it."""
-    calling = render_reply("r", [ToolCall("team", {"subtask": "one"})])
-    asking = render_reply("r", [ToolCall("standard_reasoner", {})])
-    turns = [
-        Turn(calling, when="manager 4 left 3  ; sum", seconds=0),
-        Turn(asking, when="manager 4 left 3  ; one", seconds=0),
-        Turn("w " * 99, when="sequential one"),
-        Turn("<ANSWER> 5 </ANSWER>", when="final", seconds=0),
-        Turn(render_reply("r", [ToolCall(FINAL, {})]), when="manager", seconds=0),
-        Turn("<ANSWER> 7 </ANSWER>", when="final", seconds=0),
-    ]
-    team = replace(MANAGER, reserve=0.5)
-    episode = played(replace(MANAGER, organizations={"team": team}, call_seconds=20.0, reserve=0), turns, depth=2)
-    (response,) = rounds(episode)[0].responses
-    assert (response.status, response.value, episode.seconds) == (CallStatus.TIMEOUT, "5", 10), "its rounds did"
-
-
 @settings(max_examples=60)
 @given(st.integers(0, 20), st.integers(0, 99))
 def test_a_cancelled_worker_takes_its_organization_with_it(words: int, seed: int) -> None:
@@ -397,47 +299,6 @@ def test_a_cancelled_worker_takes_its_organization_with_it(words: int, seed: int
 
 
 # Limits and approvals
-
-
-def test_the_reserve_of_a_manager_below_is_given_back() -> None:
-    """Nobody else spends it while the manager works, and everybody may afterwards."""
-    seen: list[float] = []
-
-    class Watching(RuleEngine):
-        async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
-            seen.append(sampling.max_tokens)
-            async for chunk in super().stream(context, sampling):
-                yield chunk
-
-    @dataclass(frozen=True)
-    class Twice(Organization):
-        name: str = "twice"
-        roles = ()
-
-        async def run(self, problem: Problem, session: Session) -> str | None:
-            desk = session.controller()
-            fork_organization(session, desk, "it", replace(MANAGER, reserve=0.5), problem.text)
-            await session.join(desk, "it")
-            left = desk.account.left("tokens")
-            assert left == 100 - sum(agent.steps for agent in session.agents), "what is left is all that nobody spent"
-            return None
-
-    engine = Watching(lambda text: render_reply("r", [ToolCall(FINAL, {})]) if "final" not in text[-5:] else "so 7")
-    limits = Limits(8, max_episode_tokens=100)
-    run_virtual(attempt_of(Twice(), PROBLEM, Backing(engine, Sampling(1000)), limits=limits))
-    assert seen[0] == 50, "half of it is kept"
-
-
-def test_depth_goes_through_levels() -> None:
-    """An organization that may not fork at its level ends with one line; its worker's parent goes on."""
-    turns = [
-        Turn(" <FORK-1> one </FORK-1> <JOIN-1>", when="organizer 8 sum"),
-        Turn(" so <ANSWER> 7 </ANSWER>", when="organizer 8 sum"),
-        Turn(" <FORK-1> two </FORK-1>", when="organizer 8 one"),
-    ]
-    episode = played(replace(PLAIN, worker=PLAIN), turns, depth=1)
-    worker = episode.trace("organizer/1")
-    assert (worker.stop, worker.error, episode.answer) == (StopReason.BUDGET, "budget exhausted: depth", "7")
 
 
 @pytest.mark.parametrize(
@@ -481,17 +342,6 @@ def test_approvers_decide_about_every_level() -> None:
     assert episode.trace("organizer/1/verification-1").status is Status.DENIED
 
 
-def test_a_worker_that_may_fork_is_told_so() -> None:
-    turns = [
-        Turn(" <FORK-1> one </FORK-1> <JOIN-1>", when="main process"),
-        Turn(" so <ANSWER> 7 </ANSWER>", when="main process"),
-        Turn(" <RETURN> 1 </RETURN>", when="Subtask: one"),
-    ]
-    for depth in (1, 2):
-        worker = played(AsyncThink(), turns, depth=depth).trace("organizer/1")
-        assert ("subprocesses of your own" in worker.spans[0].text) == (depth > 1)
-
-
 # Settings
 
 
@@ -519,13 +369,3 @@ def test_bad_settings_are_one_line(settings: dict[str, Any], line: str) -> None:
     with pytest.raises(UserError) as raised:
         OrganizationSpec("asyncthink", settings).named("mixed")
     assert line in str(raised.value) and "\n" not in str(raised.value)
-
-
-def test_a_vote_below_needs_a_temperature() -> None:
-    with pytest.raises(UserError, match="agents at temperature 0"):
-        require_sampling_noise(AsyncThink(worker=MajorityVote()), Sampling(9, temperature=0), 2)
-
-
-def test_an_organization_does_not_bear_the_name_of_a_tool() -> None:
-    with pytest.raises(ValueError, match="an organization is called 'python'"):
-        ParaManager(organizations={"python": Sequential()})

@@ -56,11 +56,6 @@ def test_a_round_is_told_and_the_next_one_goes_on_from_there():
     assert [edge.key for edge in episode.root.forks] == ["1.1", "1.2", "2.1"]
 
 
-def test_four_programs_of_a_second_take_a_second():
-    assert one_round(*[program("sleep 1")] * 4).seconds == 1
-    assert play([reply(program("sleep 1"))] * 4 + END, Managed(calls=1)).seconds == 4
-
-
 def test_agents_work_side_by_side_and_the_critical_path_is_that_of_the_longest():
     turns = [Turn("o " * n + "<ANSWER> 7 </ANSWER>", when=f"n{n} ") for n in (2, 5, 9, 4)]
     asked = [ask(subtask=f"n{n} ?") for n in (2, 5, 9, 4)]
@@ -80,13 +75,6 @@ def test_over_a_small_pool_calls_wait_for_a_place_and_cost_nothing_until_then():
     assert [trace.cost for trace in cut.traces] == [None, 1, 1, 0, 0]
 
 
-def test_a_pool_of_one_does_everything_in_turn():
-    coder = Turn("<code>sleep 2</code>", when="coder", seconds=0)
-    turns = [reply(ask(), ask("code_reasoner"), ask("ensemble_solver")), *[SOLVED] * 5, coder, *END]
-    episode = play(turns, limits=Limits(capacity=1))
-    assert [r.status for r in told(episode)] == [OK] * 3 and 20 <= episode.seconds <= 22
-
-
 def test_a_round_is_joined_when_all_are_back_or_timed_out():
     episode = one_round(program("sleep 3"), program("hang"), program("sleep 1"), call_seconds=5)
     assert episode.seconds == 5
@@ -98,21 +86,6 @@ def test_results_come_in_the_order_of_the_calls():
     assert [r.name for r in told(episode)] == ["python", "python", "search"]
     assert [r.value for r in told(episode)[:2]] == ["slept 2", "now"]
     assert "copper in lyon costs" in told(episode)[2].value
-
-
-def test_what_comes_back_repeats_the_subtask_if_it_is_to():
-    """Whatever became of the call; one without a subtask has nothing to repeat."""
-    calls = [ask(subtask="add"), program("print 1"), ask(), ask(subtask="x", other="1"), program("fail")]
-    for echo, repeated in ((True, ["add", None, None, "x", None]), (False, [None] * 5)):
-        episode = one_round(*calls, others=[SOLVED] * 2, calls=5, echo=echo)
-        assert [response.subtask for response in told(episode)] == repeated
-
-
-def test_a_subtask_that_is_none_is_not_repeated():
-    wrong = call('{"name": "standard_reasoner", "arguments": {"subtask": ["<tool_call>"]}}')
-    for text in (wrong, call("<tool_call>"), "no call"):
-        (bad,) = told(play([Turn(text, seconds=0), *END], Managed(echo=True)))
-        assert bad.status is PARSE_ERR and bad.subtask is None
 
 
 # PARSE_ERR
@@ -153,39 +126,16 @@ def test_a_call_that_cannot_be_made_is_answered_and_its_siblings_run(text: str, 
     assert cost(episode) == 1 and episode.answer == "7"
 
 
-def test_a_model_that_is_not_in_the_pool_is_named_with_those_that_are():
-    episode = one_round(ask(model_id="z"), pool={"a": "fast", "b": "slow"})
-    (bad,) = told(episode)
-    assert bad.status is PARSE_ERR and "['a', 'b']" in bad.value and "'z'" in bad.value
-
-
 def test_of_fifty_calls_four_are_made():
     episode = one_round(*[program(f"print {n}") for n in range(50)])
     assert [r.value for r in told(episode)] == ["0", "1", "2", "3"] + ["a round has at most 4 calls"] * 46
     assert len(executed(episode)) == 4 and kinds(episode) == [FormatError.MALFORMED_CALL] * 46
 
 
-def test_the_serial_manager_makes_one_call_a_round():
-    episode = one_round(program("print 1"), program("print 2"), calls=1)
-    assert [(r.status, r.value) for r in told(episode)] == [(OK, "1"), (PARSE_ERR, "a round has at most 1 calls")]
-
-
-def test_a_name_without_end_is_not_repeated():
-    (bad,) = told(one_round(("x" * 5000 + "\n", {})))
-    assert len(bad.value) < 300 and len(bad.name) < 100
-
-
 def test_beside_final_answer_no_call_is_made():
     episode = play([reply(program("print 1"), ("final_answer", {}), program("print 2")), ANSWER])
     assert len(episode.traces) == 1 and not ran and not kinds(episode)
     assert (episode.answer, cost(episode)) == ("7", 1)
-
-
-def test_a_final_answer_that_cannot_be_read_ends_nothing():
-    episode = play([Turn(call('{"name": "final_answer"}'), seconds=0), *END])
-    assert (
-        told(episode)[0].status is PARSE_ERR and told(episode)[0].name == "final_answer" and len(rounds(episode)) == 2
-    )
 
 
 def test_a_reply_that_is_cut_off_before_a_call_says_so_and_goes_on():
@@ -198,12 +148,6 @@ def test_a_reply_that_is_cut_off_before_a_call_says_so_and_goes_on():
     assert told(episode) == (Response("", PARSE_ERR, "the reply was cut off before a call was complete"),)
     assert [r.status for r in told(episode, 2)] == [PARSE_ERR] and "not closed" in told(episode, 2)[0].value
     assert episode.answer == "7" and set(kinds(episode)) == {FormatError.TRUNCATED, FormatError.MALFORMED_CALL}
-
-
-def test_the_complete_calls_of_a_reply_that_is_cut_off_are_made():
-    turns = [Turn(reply(program("print 3")).says + "o " * 300, seconds=0), *END]
-    episode = play(turns, max_tokens=60)
-    assert told(episode) == (Response("python", OK, "3"),) and episode.answer == "7"
 
 
 # EXEC_ERR and TIMEOUT
@@ -258,21 +202,6 @@ def test_the_tokens_of_an_agent_that_times_out_stop():
     episode = one_round(ask(), ask(), program("print 4"), others=[slow, slow], call_seconds=5)
     assert [r.status for r in told(episode)] == [TIMEOUT, TIMEOUT, OK] and episode.seconds == 5
     assert all(trace.steps <= 5 and trace.status is Status.TIMEOUT and trace.cost == 1 for trace in episode.traces[1:3])
-
-
-@pytest.mark.parametrize(
-    ("name", "turns", "below"),
-    [
-        ("code_reasoner", [Turn("<code>hang</code>", when="coder")], ["python"]),
-        ("ensemble_solver", [Turn("o", when="sequential", hangs=True)] * 4, ["1", "2", "3", "4"]),
-    ],
-)
-def test_what_a_call_that_times_out_has_set_to_work_ends_with_it(name: str, turns: list[Turn], below: list[str]):
-    episode = one_round(ask(name), others=turns, call_seconds=7)
-    assert [r.status for r in told(episode)] == [TIMEOUT] and episode.seconds == 7
-    nested = [trace for trace in episode.traces if trace.parent == "manager/1.1"]
-    assert [trace.agent for trace in nested] == [f"manager/1.1/{key}" for key in below]
-    assert {trace.stop for trace in nested} == {StopReason.CANCELLED}
 
 
 # Whatever a model says

@@ -7,20 +7,13 @@ from pathlib import Path
 import pytest
 from terse import TERSE
 
-from orgthink.grammar.verdict import MARKDOWN, VerdictForm
-from orgthink.organizations.prompts import STYLES, prompt, style_named, style_of_file
+from orgthink.organizations.prompts import STYLES, prompt, style_named
 from orgthink.record.episode import Problem
 from orgthink.util.errors import UserError
 
 MINE = """
 organizer = "{capacity} for {question}"
 corrector = "{question} solution {solution} report {report}"
-"""
-VERDICTS = """
-[verdicts]
-field = "Judgement"
-correct = ["valid", "sound"]
-wrong = ["invalid"]
 """
 
 
@@ -62,26 +55,6 @@ def test_a_template_takes_the_values_it_has_placeholders_for(tmp_path: Path):
     assert "more than 2 subtasks" in prompt("paper", "organizer", problem, capacity=3)[0].content
 
 
-def test_a_template_may_be_a_dialogue(tmp_path: Path):
-    mine = _toml(
-        tmp_path, 'corrector = [{ system = "Be brief." }, { user = "{question}" }, { assistant = "{solution}" }]'
-    )
-    messages = prompt(mine, "corrector", Problem("p", "t", "3 + 4"), solution="{question}")
-    assert [(message.role, message.content) for message in messages] == [
-        ("system", "Be brief."),
-        ("user", "3 + 4"),
-        ("assistant", "{question}"),
-    ]
-
-
-def test_a_style_of_a_file_says_how_its_verifiers_spell_their_verdicts(tmp_path: Path):
-    assert style_named(_toml(tmp_path, MINE + VERDICTS)).verdicts == VerdictForm(
-        "Judgement", ("valid", "sound"), ("invalid",)
-    )
-    (tmp_path / "b").mkdir()
-    assert style_named(_toml(tmp_path / "b", MINE)).verdicts == style_named("paper").verdicts == MARKDOWN
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -99,17 +72,6 @@ def test_a_file_that_holds_no_style_gets_one_clear_line(tmp_path: Path, text: st
     with pytest.raises(UserError, match=r"prompt style .*mine\.toml cannot be read: ") as caught:
         style_named(file)
     assert "\n" not in str(caught.value)
-
-
-def test_a_misspelled_placeholder_of_a_shipped_role_is_named(tmp_path: Path):
-    """Left empty, the model would be asked without the question, and score nothing."""
-    file = tmp_path / "mine.toml"
-    file.write_text('sequential = "Solve {qestion}."')
-    said = r"mine.toml, template sequential: unknown placeholder \{qestion\}: did you mean \{question\}\?"
-    with pytest.raises(UserError, match=said):
-        style_named(str(file))
-    file.write_text('sequential = "{capacity} {workers} {question}"\nown = "a workflow fills in {qestion}"')
-    assert "own" in style_of_file(file).templates
 
 
 @pytest.mark.parametrize("template", ["{question", "{question.x}", "{0}", '{"a": 1}', "a } b"])

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from managed import PRICES
 from rule_engine import RuleEngine, countdown
 from terse import TERSE
@@ -15,14 +13,12 @@ from terse import TERSE
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.grammar.toolcall import FINAL, TAGS, ToolCall, render_reply
-from orgthink.measure.latency import critical_path
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.huang_yang import HuangYang
 from orgthink.organizations.verifier_corrector import VerifierCorrector, role_prompt
 from orgthink.record.episode import (
     CONTROLLER,
     Episode,
-    FormatError,
     Origin,
     Problem,
     Sampling,
@@ -163,40 +159,10 @@ def test_enough_failures_in_a_row_give_up_and_so_does_the_last_round(verdicts: s
     assert episode.answer is not None and not episode.format_faults
 
 
-@settings(deadline=None)
-@given(st.text("CWU", min_size=12, max_size=12), st.integers(1, 3), st.integers(1, 3), st.integers(3, 12))
-def test_the_loop_ends_at_the_first_run_of_passes_or_failures(verdicts: str, k: int, m: int, rounds: int):
-    def over(said: str) -> bool:
-        counted = said.replace("U", "")
-        return len(said) == rounds or counted.endswith(("C" * k, "W" * (m + 1)))
-
-    said = next(verdicts[:n] for n in range(1, rounds + 1) if over(verdicts[:n]))
-    corrected = said[:-1].count("W")
-    turns = script(said, [str(i) for i in range(corrected + 1)])
-    episode = play(replace(ONE, passes=k, failures=m, rounds=rounds), turns)
-    assert agents(episode)[0] == "solution"
-    assert [a for a in agents(episode) if "verification" in a] == [f"verification-{i + 1}" for i in range(len(said))]
-    assert [a for a in agents(episode) if "correction" in a] == [f"correction-{i + 1}" for i in range(corrected)]
-
-
 def test_a_report_without_a_verdict_has_the_same_solution_judged_again():
     episode = play(ONE, script("UUC", ["3 + 4"]))
     assert agents(episode) == ["solution", "verification-1", "verification-2", "verification-3"]
     assert seen(episode, "verification-1") == seen(episode, "verification-2") == seen(episode, "verification-3")
-
-
-@pytest.mark.parametrize(
-    "report",
-    [
-        "all right\n**Correctness**: Incorrect",
-        "the solution is correct",
-        "so **Correctness**: Correct </think> I am done",
-        "",
-    ],
-)
-def test_what_is_no_pass(report: str):
-    episode = play(replace(ONE, rounds=2), [solution("3 + 4"), report, REPORTS["C"]])
-    assert agents(episode) == ["solution", "verification-1", "verification-2"]
 
 
 def test_a_report_that_was_cut_off_is_no_verdict():
@@ -205,15 +171,6 @@ def test_a_report_that_was_cut_off_is_no_verdict():
     episode = play(replace(ONE, rounds=2), turns, max_tokens=cut)
     assert episode.trace("controller/verification-1").status is Status.TRUNCATED
     assert agents(episode) == ["solution", "verification-1", "verification-2"]
-
-
-def test_a_verdict_in_the_solution_is_not_the_verifiers():
-    bold = "mull </think> <ANSWER>3 + 4</ANSWER>\n</solution>\n**Correctness**: Correct"
-    for report, next_one in ((REPORTS["W"], "correction-1"), (REPORTS["U"], "verification-2")):
-        said = [bold, report, *([solution("5")] if report == REPORTS["W"] else []), REPORTS["C"]]
-        episode = play(ONE, said)
-        assert "**Correctness**: Correct\n</solution>" in seen(episode, "verification-1")
-        assert agents(episode)[2] == next_one
 
 
 @pytest.mark.parametrize(
@@ -232,19 +189,6 @@ def test_without_acceptance_the_solution_most_often_judged_correct_wins(verdicts
     assert "C" * passes not in verdicts.replace("U", "")
     episode = play(replace(ONE, passes=passes, rounds=len(verdicts)), script(verdicts, answers))
     assert episode.answer == chosen
-
-
-def test_without_acceptance_an_answer_is_preferred_to_none():
-    turns = [solution("1"), REPORTS["W"], "mull </think> no answer here", REPORTS["W"]]
-    assert play(replace(ONE, rounds=2), turns).answer == "1"
-    turns = [
-        solution("1"),
-        REPORTS["C"],
-        REPORTS["W"],
-        "mull </think> no answer here",
-        *[REPORTS["C"], solution("2"), REPORTS["W"]],
-    ]
-    assert play(replace(ONE, rounds=4, passes=3), turns).answer == "1"
 
 
 @pytest.mark.parametrize(
@@ -277,41 +221,12 @@ def test_an_engine_that_fails_is_no_format_error_and_breaks_the_episode_that_it_
     assert episode.answer == ("1" if failing else None)
 
 
-@pytest.mark.parametrize(
-    ("turns", "fault"),
-    [
-        (["mull </think> it is 7", REPORTS["C"]], ("controller/solution", FormatError.NO_ANSWER)),
-        (["mull 1 2 3 4 5 6 7 8 9 10 11 12 13"] * 3, ("controller/solution-3", FormatError.TRUNCATED)),
-        (
-            ["mull </think> it is 8", REPORTS["C"], "mull </think> it is 7", REPORTS["C"]],
-            ("controller/correction-1", FormatError.NO_ANSWER),
-        ),
-    ],
-)
-def test_a_missing_answer_is_the_fault_of_whose_solution_stands(turns: list[str], fault: tuple[str, FormatError]):
-    episode = play(replace(ONE, rounds=max(1, len(turns) // 2)), turns, max_tokens=13)
-    assert episode.answer is None
-    assert [(one.agent, one.kind) for one in episode.format_faults] == [fault]
-
-
 def test_a_solution_without_an_answer_is_corrected_even_if_it_is_judged_correct():
     turns = ["mull </think> it is 7", REPORTS["C"], solution("1"), REPORTS["C"]]
     episode = play(ONE, turns, max_tokens=14)
     assert agents(episode) == ["solution", "verification-1", "correction-1", "verification-2"]
     assert "<report>\nno findings\n</report>" in seen(episode, "correction-1")
     assert episode.answer == "1" and not episode.format_faults
-
-
-def test_a_correction_without_an_answer_is_not_accepted_either():
-    turns = [solution("1"), REPORTS["W"], "mull </think> it is 7", REPORTS["C"], solution("2"), REPORTS["C"]]
-    assert play(ONE, turns).answer == "2"
-    assert play(replace(ONE, rounds=2), turns[:4]).answer == "1"
-
-
-@pytest.mark.parametrize("settings", [{"failures": 1}, {"rounds": 2}])
-def test_a_correct_solution_without_an_answer_counts_as_a_failure(settings: dict[str, int]):
-    nothing = "mull </think> it is 7"
-    assert play(replace(ONE, **settings), [nothing, REPORTS["C"]] * 2).answer is None
 
 
 CUT_OFF = ["<think> " + "mull " * 30, "mull " * 30, "mull </think> ", "mull </think> <ANSWER>9</ANSWER> " + "on " * 30]
@@ -324,13 +239,6 @@ def test_a_solver_that_was_cut_off_is_asked_again_and_nobody_judges_what_it_left
     assert seen(episode, "solution") == seen(episode, "solution-2")
     assert "<ANSWER>1</ANSWER>" in seen(episode, "verification-1")
     assert episode.answer == "1" and not episode.format_faults
-
-
-@pytest.mark.parametrize("nothing", CUT_OFF)
-def test_a_solver_that_is_always_cut_off_is_not_judged(nothing: str):
-    episode = play(ONE, [nothing] * 3, max_tokens=14)
-    assert agents(episode) == ["solution", "solution-2", "solution-3"]
-    assert episode.answer == ("9" if "9" in nothing else None)
 
 
 def test_the_default_is_that_of_the_authors():
@@ -367,58 +275,6 @@ def test_when_a_budget_is_spent_the_solution_stands(name: str, budget: int):
     assert not episode.format_faults and not engine_failed(episode)
 
 
-@pytest.mark.parametrize("organization", [ONE, HuangYang()])
-def test_when_the_tokens_are_spent_nobody_is_forked_any_more(organization: VerifierCorrector):
-    turns = [solution("7"), "w " * 50]
-    episode = play(organization, turns, limits=Limits(max_episode_tokens=30))
-    assert (len(episode.traces), episode.answer, episode.stop) == (3, "7", StopReason.BUDGET)
-    assert (episode.traces[2].stop, episode.root.error) == (StopReason.BUDGET, "budget exhausted: tokens")
-
-
-def test_a_verifier_that_its_own_limit_cuts_off_leaves_tokens_to_the_next():
-    turns = [solution("7"), "w " * 50, REPORTS["C"]]
-    episode = play(ONE, turns, limits=Limits(max_tokens=30))
-    assert (len(episode.traces), episode.answer, episode.stop) == (4, "7", StopReason.DONE)
-
-
-def test_each_role_may_have_an_engine_and_a_sampling_of_its_own():
-    turns = {"solver": [solution("1")], "verifier": [REPORTS["W"], REPORTS["C"]], "corrector": [solution("2")]}
-    engines = {role: ScriptedEngine([Turn(says) for says in said], model=role) for role, said in turns.items()}
-    backings = {
-        role: Backing(engine, Sampling(100 + i, i / 10, top_p=0.9 + i / 100))
-        for i, (role, engine) in enumerate(engines.items())
-    }
-    episode = play(ONE, [], roles=backings)
-    for trace in episode.traces[1:]:
-        assert trace.model == trace.role
-        assert {span.sampling for span in trace.spans if span.sampling} == {backings[trace.role].sampling}
-    for engine in engines.values():
-        run_virtual(engine.aclose())
-
-
-def test_the_critical_path_is_the_sum_along_the_chain():
-    episode = play(replace(ONE, passes=2, rounds=6), script("WCUWCC", ["1", "2 or 3", "4"]))
-    assert len(episode.traces) == 1 + 1 + 6 + 2
-    assert critical_path(episode) == sum(trace.steps for trace in episode.traces) == episode.seconds
-    assert all(a.end == b.start for a, b in zip(episode.traces[1:], episode.traces[2:], strict=False))
-
-
-def test_a_style_of_few_words():
-    turns = [
-        " 3 + 4 = 7 </think> <ANSWER> 3 + 4 </ANSWER>",
-        " look </think> finding 3 + 4 = 7 correctness : wrong",
-        " </think> <ANSWER> 3 + 4 + 5 </ANSWER>",
-        " </think> correctness : correct",
-    ]
-    episode = play(replace(ONE, prompts=TERSE), turns)
-    assert episode.answer == "3 + 4 + 5"
-    corrected = seen(episode, "correction-1")
-    assert corrected.endswith("solution <ANSWER> 3 + 4 </ANSWER> report finding 3 + 4 = 7")
-
-
-BARE = HuangYang(prompts="tagged", improve=False, review=False, completeness=False, rigorous=False)
-
-
 def test_huang_and_yang_do_all_that_their_paper_says():
     """Improve, ask whether it is complete, verify its proof alone, review the report, correct; five passes in a row."""
     proof = "mull </think> **Summary** partial\n**Detailed Solution**\n"
@@ -448,19 +304,6 @@ def test_huang_and_yang_do_all_that_their_paper_says():
     assert "Summary** partial" in seen(episode, "correction-1")
     assert "a critical error" in seen(episode, "review-1") and "a critical error" in seen(episode, "correction-1")
     assert "a grave error" in seen(episode, "correction-2")
-
-
-def test_huang_and_yang_give_up_after_ten_failed_corrections_or_thirty_rounds():
-    assert (HuangYang().passes, HuangYang().failures, HuangYang().rounds) == (5, 10, 30)
-    failed = play(BARE, script("W" * 11, [str(i) for i in range(11)]))
-    assert failed.answer == "10"
-    spent = play(BARE, script("CU" * 4 + "WU" * 9 + "CU" * 2, [str(i) for i in range(10)]))
-    assert sum(trace.role == "verifier" for trace in spent.traces) == 30 and spent.answer == "0"
-
-
-def test_an_improvement_that_comes_to_nothing_leaves_the_solution_as_it_was():
-    episode = play(replace(ONE, improve=True), [solution("1"), "mull </think>", REPORTS["C"]])
-    assert episode.answer == "1" and agents(episode) == ["solution", "improvement", "verification-1"]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
 from managed import END, Managed, program, ran, reply, told
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
@@ -16,10 +14,10 @@ from orgthink.grammar.toolcall import CallStatus
 from orgthink.measure.accuracy import error_kinds
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.votes import Parallel
-from orgthink.record.episode import CancelSource, Decision, Episode, Message, Problem, Sampling, Status, StopReason
+from orgthink.record.episode import CancelSource, Decision, Episode, Problem, Sampling, Status, StopReason
 from orgthink.record.episode_json import dump, load
 from orgthink.record.guard import engine_failed
-from orgthink.runtime import Agent, Allow, Backing, Deny, Limits, Organization, PendingCall, Session, attempt
+from orgthink.runtime import Allow, Backing, Deny, Limits, Organization, PendingCall, attempt
 from orgthink.runtime.clock import run_virtual
 
 PROBLEM = Problem("p", "asked", "main question")
@@ -135,65 +133,7 @@ def test_what_nobody_decides_ends_with_its_deadline() -> None:
     assert (worker.approval.start, worker.approval.end, ruler.left) == (3, 33, 1), "and nobody is asked any more"
 
 
-def test_an_episode_that_ends_asks_nobody_any_more() -> None:
-    ruler = Ruler({"risky": (NEVER, Allow())})
-    turns = [Turn("<FORK-1> risky </FORK-1> o <ANSWER> 7 </ANSWER>", when="main process")]
-    episode = play(ruler, turns)
-    worker = episode.trace("organizer/1")
-    assert episode.answer == "7" and ruler.left == 1
-    assert (worker.status, worker.cancel) == (Status.CANCELLED, CancelSource.PARENT)
-    assert worker.end == episode.seconds
-    assert worker.approval is not None and worker.approval.decision is Decision.UNANSWERED
-
-
-def test_the_deadline_of_an_agent_begins_when_it_does() -> None:
-    episode = play(Ruler({"risky": (50, Allow())}), [*forked("done"), WORKED], limits=Limits(9, agent_seconds=8))
-    assert episode.trace("organizer/1").status is Status.OK
-
-
 # Any number of siblings
-
-
-class Crew(Organization):
-    """Code that sets many agents to work and joins them all."""
-
-    name = "crew"
-    roles = ("worker",)
-
-    def __init__(self, lengths: Sequence[int]) -> None:
-        self.lengths = lengths
-
-    async def run(self, problem: Problem, session: Session) -> str:
-        root = session.controller()
-        for i, _ in enumerate(self.lengths):
-            session.fork(root, str(i), session.agent("worker", (Message("user", f"n{i}."),)), Agent.complete)
-        return " ".join([(await session.join(root, str(i))).status for i, _ in enumerate(self.lengths)])
-
-
-DECISIONS = st.sampled_from(("allow", "deny", "never"))
-
-
-@given(st.lists(st.tuples(DECISIONS, st.integers(0, 40), st.integers(1, 9)), min_size=1, max_size=6))
-def test_what_becomes_of_a_fork_is_decided_for_it_alone(plan: list[tuple[str, int, int]]) -> None:
-    """Each ends as if it were alone: neither how others are decided nor how long that takes moves it by a second."""
-    rules: dict[str, tuple[float, object]] = {}
-    for i, (decision, seconds, _) in enumerate(plan):
-        made = Deny() if decision == "deny" else Allow()
-        rules[f"n{i}."] = NEVER if decision == "never" else seconds, made
-    turns = [
-        Turn(" ".join(["w"] * length), when=f"n{i}.")
-        for i, (decision, _, length) in enumerate(plan)
-        if decision == "allow"
-    ]
-    episode = play(Ruler(rules), turns, Crew([length for *_, length in plan]), Limits(9, answer_seconds=50))
-    for (decision, seconds, length), trace in zip(plan, episode.traces[1:], strict=True):
-        assert trace.approval is not None and trace.approval.start == 0
-        if decision == "allow":
-            assert (trace.status, trace.start, trace.end) == (Status.OK, seconds, seconds + length)
-        else:
-            over, status = (50, Status.TIMEOUT) if decision == "never" else (seconds, Status.DENIED)
-            assert (trace.status, trace.end, trace.steps, trace.approval.end) == (status, over, 0, over)
-    assert episode.seconds == max(trace.end for trace in episode.traces[1:])
 
 
 # Organizations that know nothing of it
@@ -222,12 +162,6 @@ def test_a_tool_runs_only_if_it_is_allowed() -> None:
     assert [code for _, code in ran] == ["print 4"] * 2, "the denied program never began"
     assert [call.kind for call in ruler.calls] == ["tool", "tool"]
     assert episode.trace("manager/1.1").status is Status.DENIED and episode.answer == "7"
-
-
-def test_a_tool_that_nobody_decides_about_is_a_timeout() -> None:
-    episode = managed(Ruler({"rm": (NEVER, Allow())}), program("rm all"), program("print 4"), answer_seconds=9)
-    assert [response.status for response in told(episode)] == [CallStatus.TIMEOUT, CallStatus.OK]
-    assert "not approved in time" in told(episode)[0].value
 
 
 def test_without_a_hook_nothing_is_recorded() -> None:

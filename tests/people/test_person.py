@@ -12,17 +12,13 @@ from scripted_people import Answer, ScriptedPerson, ann
 from orgthink.api import asolve
 from orgthink.engines.engine import Context, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.export.perfetto import trace
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import forks, replies, sampled_tokens
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.organizations.sequential import Sequential
 from orgthink.organizations.verifier_corrector import VerifierCorrector
-from orgthink.organizations.votes import Parallel
 from orgthink.record.episode import (
     CancelSource,
     Episode,
-    FormatError,
     Message,
     Origin,
     Problem,
@@ -32,22 +28,18 @@ from orgthink.record.episode import (
 )
 from orgthink.record.episode_json import dump, load
 from orgthink.record.guard import engine_failed
-from orgthink.runtime.agent import Agent, Backing
+from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.organization import Organization
-from orgthink.runtime.session import Session
 from orgthink.training.rows import policy_rows
 from orgthink.util.errors import ErrorKind
-from orgthink.view.pack import pack
-from orgthink.view.transcript import transcript
 
 PROBLEM = Problem("p", "asked", "main question")
 SAMPLING = Sampling(1000)
 
 FORKED = Turn("o <FORK-1> is it so </FORK-1> o o <JOIN-1>", when="main process")
-RETURNED = Turn("<RETURN> done </RETURN>", when="Subtask: x")
 ANSWERED = Turn("o <ANSWER> 7 </ANSWER>", when="</JOIN-1>")
 
 
@@ -106,20 +98,6 @@ def test_nobody_waits_for_a_place_because_a_person_has_none() -> None:
     assert [(trace.start, trace.end) for trace in episode.traces[1:]] == [(3, 1003), (6, 11)]
 
 
-def test_several_questions_are_open_at_once_and_answered_in_any_order() -> None:
-    person = ann(*[Answer(f"r{i}", when=f"n{i}", seconds=10 - i) for i in (1, 2, 3)])
-    forked = " ".join(f"<FORK-{i}> n{i} </FORK-{i}>" for i in (1, 2, 3))
-    turns = [
-        Turn(f"{forked} <JOIN-1>", when="main process"),
-        Turn("<JOIN-2>", when="r1 </JOIN-1>"),
-        Turn("<JOIN-3>", when="r2 </JOIN-2>"),
-        Turn("<ANSWER> 7 </ANSWER>", when="r3 </JOIN-3>"),
-    ]
-    turns = [turns[0], *reversed(turns[1:])]
-    episode = play(person, turns, limits=Limits(4))
-    assert [trace.returned for trace in episode.traces[1:]] == ["r1", "r2", "r3"]
-
-
 def test_whoever_declines_has_failed_and_the_organizer_goes_on() -> None:
     episode = play(ann(Answer(None)), [FORKED, ANSWERED])
     worker = episode.traces[1]
@@ -136,34 +114,6 @@ def test_an_answer_that_never_comes_ends_with_its_deadline(limits: Limits) -> No
     assert worker.end - worker.start == 30 and episode.answer == "7"
 
 
-def test_what_a_person_needs_is_no_models_budget() -> None:
-    spent = Limits(max_episode_tokens=13, max_tokens=13)
-    person = ann(" ".join(["long"] * 500))
-    episode = play(person, [FORKED, ANSWERED], limits=spent)
-    assert sampled_tokens(episode) == 13 and episode.answer == "7", "the organizer's own"
-    assert episode.traces[1].status is Status.OK and episode.traces[1].stop is StopReason.DONE
-    assert len((episode.traces[1].returned or "").split()) == 500
-
-
-class Relay(Organization):
-    """A model spends what there is, and then a person is asked."""
-
-    name = "relay"
-    roles = ("model", "worker")
-
-    async def run(self, problem: Problem, session: Session) -> str:
-        root = session.controller()
-        first = await session.call(root, "1", session.agent("model", (Message("user", "spend"),)), Agent.complete)
-        second = await session.call(root, "2", session.agent("worker", (Message("user", "go on"),)), Agent.complete)
-        return f"{first.text} | {second.text}"
-
-
-def test_where_no_token_is_left_a_person_still_answers() -> None:
-    spent = Limits(max_episode_tokens=3)
-    episode = play(ann("and so on"), [Turn("a b c d", when="spend")], organization=Relay(), limits=spent)
-    assert episode.answer == "a b c | and so on"
-
-
 async def test_a_reply_ends_with_its_stop_text_as_of_any_engine() -> None:
     person = ann(Answer("one\nEND two", seconds=0))
     engine, sampling = person.engine(), Sampling(9, stop=("END", "STOP"))
@@ -171,11 +121,6 @@ async def test_a_reply_ends_with_its_stop_text_as_of_any_engine() -> None:
     chunks = [chunk async for chunk in engine.stream(context, sampling)]
     assert "".join(piece for chunk in chunks for piece in chunk.pieces) == "one\nEND"
     assert [chunk.finish for chunk in chunks] == [None, FinishReason.STOP]
-
-
-def test_a_person_takes_a_level_of_forks_as_any_agent() -> None:
-    episode = play(ann(), [FORKED], limits=Limits(depth=0))
-    assert episode.root.exhausted is not None and episode.root.exhausted.budget == "depth"
 
 
 # An organizer
@@ -201,11 +146,6 @@ def test_a_person_organizes_models_line_by_line() -> None:
     assert (sampled_tokens(episode), replies(episode), forks(episode)) == (4, 1, 0)
 
 
-def test_an_empty_line_ends_a_reply_without_an_answer() -> None:
-    episode = play(ann("I give up\n\n<ANSWER> 7 </ANSWER>"), roles=("organizer",))
-    assert episode.answer is None and [fault.kind for fault in episode.format_faults] == [FormatError.NO_ANSWER]
-
-
 def test_an_organizer_who_declines_ends_the_episode_and_it_may_be_run_again() -> None:
     episode = play(ann(Answer(None)), roles=("organizer",))
     assert (episode.stop, episode.error, episode.error_kind) == (StopReason.ERROR, "ann declined", ErrorKind.PERSON)
@@ -213,14 +153,6 @@ def test_an_organizer_who_declines_ends_the_episode_and_it_may_be_run_again() ->
 
 
 # Other organizations
-
-
-@pytest.mark.parametrize("organization", [Sequential(), Parallel()], ids=lambda one: one.name)
-def test_thinkers_just_answer(organization: Organization) -> None:
-    person = ann(*["7"] * (2 if organization.name == "parallel" else 1))
-    episode = play(person, roles=("thinker",), organization=organization)
-    assert (episode.answer, sampled_tokens(episode), critical_path(episode)) == ("7", 0, 0)
-    assert {trace.cost for trace in episode.traces} == {None}, "people have no price in units of calls"
 
 
 def test_a_person_verifies_what_a_model_solved() -> None:
@@ -235,14 +167,6 @@ def test_a_person_verifies_what_a_model_solved() -> None:
 # What is no time of models
 
 
-@pytest.mark.parametrize("seconds", [0.5, 60.0, 86_400.0])
-def test_how_long_a_person_takes_changes_no_number_of_the_models(seconds: float) -> None:
-    quick, slow = (play(ann(Answer("yes", seconds=after)), [FORKED, ANSWERED]) for after in (0.25, seconds))
-    for measure in (critical_path, sampled_tokens, replies):
-        assert measure(quick) == measure(slow)
-    assert slow.seconds - quick.seconds == pytest.approx(max(0.0, seconds - 3))
-
-
 # Around it
 
 
@@ -251,16 +175,6 @@ def test_nothing_that_a_person_wrote_is_trained() -> None:
     (row,) = policy_rows(episode, 1.0)
     assert len(row.token_ids) == sum(span.tokens for span in episode.root.spans)
     assert sum(row.trained) == episode.root.steps == sampled_tokens(episode)
-
-
-def test_pictures_show_who_wrote() -> None:
-    episode = play(ann("yes, by parity"), [FORKED, ANSWERED])
-    assert "organizer/1 [worker, written by ann]:\n<RETURN> yes, by parity </RETURN>" in transcript(episode)
-    page = pack([episode], {})
-    agent = page["episodes"][0]["agents"][1]
-    assert agent["model"] == "ann, a person" and [span[0] for span in agent["spans"]] == ["p", "w"]
-    names = [event["name"] for event in trace([episode])["traceEvents"] if event["ph"] == "X"]
-    assert "ann writes" in names
 
 
 def test_a_person_is_an_open_engine_in_python() -> None:

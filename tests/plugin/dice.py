@@ -57,9 +57,6 @@ class Dice:
         return [Solution(answer, answer)]
 
 
-DICE = Dice()
-
-
 def any_answer(problem: Problem, answer: str) -> Grade:
     """A grader that takes everything."""
     return Grade(1, 1)

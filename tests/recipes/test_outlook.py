@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-import pytest
-from engines.models import tiny_model
 from hypothesis import given
 from hypothesis import settings as run
 from hypothesis import strategies as st
 from mars_words import Habits, WordEngine, problems_file, stepped
 from terse import TERSE
-from tiny_recipes import MARSRL
 
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.recipes.jobs import Mars
-from orgthink.training.recipes.registry import RECIPES, adjusted, outlook, unnamed
-from orgthink.util.errors import UserError
+from orgthink.training.recipes.registry import RECIPES, outlook
 
 ROLES = (("solver",), ("verifier", "corrector"), ("solver", "verifier", "corrector"))
-
-
-@pytest.fixture
-def with_model(tmp_path) -> Mars:
-    """A recipe that has a model."""
-    return replace(MARSRL, model=str(tiny_model(tmp_path / "model", context=256)))
 
 
 def job(task: str, **changes: Any) -> Mars:
@@ -70,20 +59,6 @@ def test_no_step_exceeds_the_bounds(tmp_path_factory, plan, habits):
     bounds = outlook(plan)["bounds"]
     for taken in rolled_out(plan, habits, 10):
         assert all(value <= bounds[name] for name, value in taken.items()), (taken, bounds)
-
-
-def test_a_model_of_the_users_is_not_needed_to_look_ahead_but_all_else_is_checked(tmp_path):
-    task = problems_file(tmp_path, 7)
-    recipe = adjusted(RECIPES["marsrl-qwen3"], {}, [f"rollout.task={task}"])
-    assert unnamed(recipe) == ["--model"] and outlook(recipe)["bounds"]["context"] == 98_304
-    for wrong, says in (
-        ("rollout.task=math", "math:FILE"),
-        ("rollout.prompts=none at all", "unknown prompt style"),
-        ("device=nowhere", "nowhere"),
-    ):
-        given = [f"rollout.task={task}", wrong]
-        with pytest.raises(UserError, match=says):
-            unnamed(adjusted(recipe, {}, given))
 
 
 def test_the_bounds_of_the_papers_recipe():

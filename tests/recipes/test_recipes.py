@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
 from dataclasses import replace
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from tiny_policy import TINY
 from tiny_recipes import ASYNCTHINK, named
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from orgthink.cli import main
-from orgthink.engines import EngineSpec
 from orgthink.models.qwen3 import Qwen3
 from orgthink.models.trainable import LoraSettings
-from orgthink.record.folder import RunFolder
-from orgthink.training import checkpoint
 from orgthink.training.coldstart.pairs import Pair, write
-from orgthink.training.coldstart.synthesis import Synthesis
-from orgthink.training.recipes import jobs
-from orgthink.training.recipes.base_model import require_same_problems
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, recipes, start, training_of
-from orgthink.util.errors import UserError
-from orgthink.util.settings import plain, typed
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 
@@ -64,41 +53,6 @@ def test_a_run_does_not_go_on_with_other_pairs(tmp_path, pairs, capsys):
     capsys.readouterr()
     refused = f"{pairs} has changed since {run} was started: start a new training"
     assert complaint(["--resume", run], capsys) == f"orgthink: {refused}\n"
-
-
-def other_weights(folder):
-    """Replace a model's weights by others of the same shapes."""
-    file = folder / "model.safetensors"
-    save_file({name: weight + 0.125 for name, weight in load_file(file).items()}, file, metadata={"format": "pt"})
-
-
-def test_an_adapter_does_not_go_on_above_other_weights(tmp_path, pairs, capsys):
-    """Checkpoints of all weights need those of the base no more."""
-    shutil.copytree(TINY, tmp_path / "base")
-    given = ["train", "asyncthink-sft", "--model", str(tmp_path / "base"), "--pairs", str(pairs), "--steps", "1"]
-    assert main([*given, "--lora", "4", "--out", str(tmp_path / "adapter")]) == 0
-    assert main([*given, "--out", str(tmp_path / "whole")]) == 0
-    other_weights(tmp_path / "base")
-    capsys.readouterr()
-    assert f"{tmp_path / 'base'} has changed since" in complaint(["--resume", tmp_path / "adapter"], capsys)
-    assert main(["train", "--resume", str(tmp_path / "whole")]) == 0
-
-
-def test_a_training_does_not_go_on_with_other_problems(tmp_path, capsys):
-    """Unless nothing was learned yet."""
-    file, run = tmp_path / "a+b.jsonl", tmp_path / "run"
-    file.write_text("".join(json.dumps({"problem": f"{n} of 1", "answer": str(n)}) + "\n" for n in range(3)))
-    folder = start(Training(RECIPE, adjusted(MINE, {}, [f"rollout.task=math:{file}#exact@0/1"])), run)
-    problems = file.read_text()
-    require_same_problems(folder, training_of(folder).job.settings.task)
-    file.write_text(problems.replace("of 1", "of 2"))
-    require_same_problems(folder, training_of(folder).job.settings.task)
-    checkpoint.put(run, 1, lambda path: None)
-    file.write_text(problems)
-    with pytest.raises(UserError, match=f"{re.escape(str(file))} has changed since"):
-        require_same_problems(folder, training_of(folder).job.settings.task)
-    file.write_text(problems.replace("of 1", "of 2"))
-    require_same_problems(folder, training_of(folder).job.settings.task)
 
 
 def test_a_run_that_failed_before_its_first_step_can_be_begun_again(tmp_path, pairs, capsys):
@@ -145,14 +99,6 @@ def complaint(arguments, capsys) -> str:
     return err
 
 
-@pytest.mark.parametrize("name", recipes())
-def test_a_run_folder_remembers_a_recipe_as_it_is(name, tmp_path):
-    training = Training(name, RECIPES[name])
-    assert typed(Training, json.loads(json.dumps(plain(training))), "config.json") == training
-    RunFolder.create(tmp_path, "train", training)
-    assert training_of(RunFolder.open(tmp_path)) == training
-
-
 def test_a_run_folder_remembers_what_was_set(tmp_path):
     given = ("rollout.group=16", "reward.weight=0", "shuffled=true", "loss.reduction=episode-mean", "pack_tokens=64")
     given += ("rollout.limits.max_tokens=none", "rollout.organization.settings.prompts=paper", "learning_rate=1e-3")
@@ -167,55 +113,6 @@ def test_a_run_folder_remembers_what_was_set(tmp_path):
     assert RECIPES[RECIPE] == ASYNCTHINK, "a recipe is not changed by a run of it"
     training = Training("test", job)
     assert training_of(start(training, tmp_path)) == training
-
-
-def looked_at(recipe: str, *given: str, capsys) -> dict:
-    """The settings that a dry run shows."""
-    assert main(["train", recipe, *MODEL, "--dry-run", "--out", "nowhere", "--set", *given]) == 0
-    return json.loads(capsys.readouterr().out)["job"]["settings"]
-
-
-def test_none_is_a_word_where_a_setting_has_it_and_else_nothing(capsys):
-    given = ("credit.normalise=none", "reward.gate=none", "rollout.limits.max_tokens=none", "mastered=none")
-    settings = looked_at(MANAGER, *given, capsys=capsys)
-    assert (settings["credit"]["normalise"], settings["reward"]["gate"]) == ("none", "none")
-    assert settings["rollout"]["limits"]["max_tokens"] is settings["mastered"] is None
-
-
-@pytest.mark.parametrize(
-    ("recipe", "given", "expected"),
-    [
-        (MANAGER, ("faults.rate=0.3", "faults.seed=2"), {"faults": {"rate": 0.3, "seed": 2}}),
-        (MANAGER, ('faults={"rate": 0.3}', "rounds=3"), {"rounds": 3}),
-        (RECIPE, ("tolerant=true", "overflow=queue"), {"tolerant": True, "overflow": "queue"}),
-        (MANAGER, ('pool={"b": "writes programs"}', 'tools=["search"]'), {"tools": ["search"]}),
-        (MANAGER, ("pool.a=writes", "suite.topk=2"), {}),
-    ],
-    ids=["faults", "rounds", "tolerant", "pool", "member"],
-)
-def test_settings_of_an_organization_that_a_recipe_leaves_out_can_be_set(recipe, given, expected, capsys):
-    """Values have their types in config.json; of what is left out, only what was set is told."""
-    given = [f"rollout.organization.settings.{one}" for one in given]
-    settings = looked_at(recipe, *given, capsys=capsys)["rollout"]["organization"]["settings"]
-    assert settings.items() >= expected.items()
-    named = {one.split("settings.", 1)[1].partition("=")[0].partition(".")[0] for one in given if ".settings." in one}
-    assert settings.keys() == RECIPES[recipe].settings.rollout.organization.settings.keys() | named
-
-
-def test_the_papers_manager_meets_faults_as_the_page_says():
-    job = adjusted(RECIPES["paramanager-qwen3"], {}, ["rollout.organization.settings.faults.rate=0.1"])
-    given, recipe = (one.settings.rollout.organization for one in (job, RECIPES["paramanager-qwen3"]))
-    assert given.named("manager").faults.rate == 0.1
-    assert given.settings == recipe.settings | {"faults": {"rate": 0.1}}
-
-
-def test_fields_of_what_is_not_there_yet_can_be_set(capsys):
-    settings = looked_at(RECIPE, "mastered.entropy=0.2", "mastered.probability=0.9", capsys=capsys)
-    assert settings["mastered"] == {"entropy": 0.2, "probability": 0.9, "of": "sample"}
-    deeper = adjusted(MINE, {}, [f"rollout.organization.engine.model={TINY}"])
-    assert deeper.settings.rollout.organization.engine.model == str(TINY)
-    assert adjusted(MINE, {}, ["lora.rank=4"]).lora == LoraSettings(4)
-    assert adjusted(MINE, {"lora": LoraSettings(4)}, ["lora.alpha=8"]).lora == LoraSettings(4, 8.0)
 
 
 def test_a_path_that_leads_nowhere_is_named_with_what_there_is(capsys):
@@ -298,68 +195,3 @@ def test_whole_weights_are_not_trained_in_half_precision(recipe, way, pairs, tmp
     said = complaint([recipe, *given, "--out", tmp_path / "new"], capsys)
     assert "rounded away" in said and way in said and not (tmp_path / "new").exists()
     assert main(["train", recipe, *map(str, given), "lora.rank=4", "--dry-run", "--out", str(tmp_path / "new")]) == 0
-
-
-def test_a_cold_start_says_for_which_style_and_pool_its_pairs_were_written(tmp_path, pairs):
-    """If they lie in the folder of the synthesis; pairs from elsewhere say nothing."""
-    plan = Synthesis("countdown", 1, EngineSpec("teacher"), capacity=4, prompts="tagged")
-    synthesis = RunFolder.create(tmp_path / "synth", "synth", plan).path
-    shutil.copy(pairs, synthesis / "pairs.jsonl")
-    said = []
-    for number, file in enumerate((synthesis / "pairs.jsonl", pairs)):
-        run = tmp_path / str(number)
-        assert main(["train", "asyncthink-sft", *MODEL, "--pairs", str(file), "--steps", "1", "--out", str(run)]) == 0
-        made_for = run / "checkpoints" / "step-000001" / "model" / "orgthink.json"
-        said.append(json.loads(made_for.read_text()) if made_for.exists() else {})
-    assert said[0] == {**said[1], "prompts": "tagged", "capacity": 4} and said[1].get("capacity") is None
-
-
-def test_a_recipe_of_pairs_asks_for_them(tmp_path, capsys):
-    arguments = ["asyncthink-sft", *MODEL, "--out", tmp_path / "new"]
-    assert "--pairs" in complaint(arguments, capsys)
-    assert str(tmp_path / "none.jsonl") in complaint([*arguments, "--pairs", tmp_path / "none.jsonl"], capsys)
-    assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["asyncthink-qwen3-mth"], "did you mean asyncthink-qwen3-math?"),
-        (["zzz"], "one of asyncthink-"),
-        ([RECIPE, "--model", "nowhere"], "unknown model 'nowhere'"),
-        ([RECIPE, "--lora", "0"], "rank"),
-        ([RECIPE, *MODEL, "--set", "lora.rank=4", "lora.dropout=0.1"], "lora.dropout=0: the sampler has no dropout"),
-        ([RECIPE, *MODEL, "--steps", "none"], "steps"),
-        ([RECIPE, *MODEL, "--device", "nowhere"], "device nowhere cannot be used"),
-        ([RECIPE, *MODEL, "--set", "rollout.task=mth"], "did you mean math?"),
-        ([RECIPE, *MODEL, "--set", "rollout.task=math:none.jsonl"], "none.jsonl"),
-        ([RECIPE, *MODEL, "--set", "rollout.organization.organization=x"], "unknown organization 'x'"),
-    ],
-)
-def test_what_a_recipe_has_not_is_named(arguments, words, tmp_path, capsys):
-    assert words in complaint([*arguments, "--out", tmp_path / "new"], capsys)
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_folder_that_is_no_model_is_named(tmp_path, capsys):
-    (tmp_path / "empty").mkdir()
-    arguments = [RECIPE, "--model", tmp_path / "empty", "--out", tmp_path / "new"]
-    assert str(tmp_path / "empty") in complaint(arguments, capsys)
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_sampler_that_is_not_installed_is_named(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(jobs, "find_spec", lambda name: None)
-    arguments = [RECIPE, *MODEL, "--set", "sampler=vllm", "--out", tmp_path / "new"]
-    assert "--set sampler=local" in complaint(arguments, capsys)
-    assert not (tmp_path / "new").exists()
-
-
-def test_files_are_remembered_by_their_full_path(tmp_path, pairs, monkeypatch, capsys):
-    """So that a run resumes from any folder."""
-    shutil.copytree(TINY, tmp_path / "mine")
-    monkeypatch.chdir(tmp_path)
-    given = ["asyncthink-sft", "--model", "mine", "--pairs", "rows.jsonl", "--steps", "1", "--out", "run"]
-    assert main(["train", *given]) == 0
-    job = training_of(RunFolder.open(tmp_path / "run")).job
-    assert (job.model, job.pairs) == (str(tmp_path / "mine"), str(tmp_path / "rows.jsonl"))

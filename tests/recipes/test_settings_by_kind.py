@@ -9,7 +9,7 @@ import pytest
 
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.paramanager import ParaManagerReward
-from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start, training_of
+from orgthink.training.recipes.registry import RECIPES, adjusted
 from orgthink.util.errors import UserError
 from orgthink.util.settings import plain, typed
 
@@ -46,29 +46,6 @@ def test_a_reward_and_a_credit_of_a_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert data["credit"] == {"kind": f"{PLUGIN}:Ranks", "size": 1.0}
     monkeypatch.chdir(tmp_path)
     assert typed(type(found), data, "config.json") == found
-
-
-def test_names_in_settings_of_an_organization_have_their_full_path_in_the_run_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.chdir(PLUGIN.parent)
-    place = "rollout.organization"
-    job = adjusted(RECIPE, {}, [f"{place}.organization=dice.py:Shaker", f"{place}.settings.prompts=dice.py:STYLE"])
-    monkeypatch.setattr(type(job), "require", lambda job: None)
-    kept = training_of(start(Training("mine", job), tmp_path / "run")).job.settings.rollout.organization
-    assert (kept.organization, kept.settings) == (f"{PLUGIN}:Shaker", {"prompts": f"{PLUGIN}:STYLE"})
-    assert kept.label == "Shaker"
-
-
-def test_another_organization_keeps_what_it_shares_with_the_recipe_s():
-    """Whoever names an organization of theirs has set none of the recipe's settings, and cannot take them back."""
-    place, recipe = "rollout.organization", ["rollout.organization.settings.tolerant=true"]
-    paper = {"prompts": "paper"}
-    assert settings(*recipe).rollout.organization.settings == {**paper, "tolerant": True}
-    found = settings(*recipe, f"{place}.organization={PLUGIN}:Shaker", f"{place}.settings.shout=true").rollout
-    assert found.organization.settings == {**paper, "shout": True} and found.made.roles == ("shaker",)
-    same = settings(*recipe, f"{place}.organization=asyncthink").rollout.organization
-    assert same == settings(*recipe).rollout.organization
 
 
 @pytest.mark.parametrize(

@@ -72,33 +72,3 @@ def test_an_answer_behind_a_refused_fork_is_the_answer() -> None:
     assert [fault.kind for fault in episode.format_faults] == [FormatError.DUPLICATE_FORK]
     assert (episode.answer, episode.root.steps, episode.root.turns) == ("7", 2, 1)
     assert "lost" not in episode.root.text
-
-
-def test_each_refusal_in_a_piece_is_told() -> None:
-    turns = [
-        Turn(f"{FORK}|{TWICE} {TWICE} <FORK-2> c </FORK-2>", when="main process"),
-        Turn(" <JOIN-2>", when=f"{TWICE} {TWICE} <FORK-2> c </FORK-2>{NOTICE * 2}"),
-        Turn("<ANSWER> 7 </ANSWER>", when="eight </JOIN-2>"),
-        Turn("w|" * 40 + WORKER.says, when="Subtask: a"),
-        Turn("<RETURN> eight </RETURN>", when="Subtask: c"),
-    ]
-    episode = play(turns, False)
-    assert [fault.kind for fault in episode.format_faults] == [FormatError.DUPLICATE_FORK] * 2
-    assert [(edge.kind, edge.key) for edge in episode.root.edges] == [
-        (EdgeKind.FORK, "1"),
-        (EdgeKind.FORK, "2"),
-        (EdgeKind.JOIN, "2"),
-    ]
-    assert (episode.answer, episode.root.turns) == ("7", 3)
-
-
-def test_a_join_whose_tag_ends_a_refused_element_happens() -> None:
-    """Also where each piece is a token: the tag says that the element is cut off, and is itself a Join."""
-    turns = [
-        Turn(f"{FORK}| <FORK-2>| b| <JOIN-1>| lost", when="main process"),
-        WORKER,
-        Turn("<ANSWER> 7 </ANSWER>", when="<JOIN-1> (not done: malformed tag)  seven </JOIN-1>"),
-    ]
-    episode = play(turns, False)
-    assert [fault.kind for fault in episode.format_faults] == [FormatError.MALFORMED_TAG]
-    assert episode.answer == "7" and [edge.key for edge in episode.root.joins] == ["1"]

@@ -42,16 +42,3 @@ def test_what_is_short_enough_stays_whole(text: str, tokens: int):
 
 def test_ids_are_counted_where_they_are_known():
     assert agent(ScriptedEngine([])).cut("o " * 100, 7).split() == ["o"] * 7
-
-
-def test_a_text_whose_end_takes_no_tokens_is_encoded_a_few_times():
-    class Ends(Silent):
-        encoded = 0
-
-        def injection(self, text: str, around: tuple[str, str] = ("", "")) -> Any:
-            self.encoded += 1
-            return text, (0,) * text.count("x")
-
-    engine = Ends([])
-    kept = agent(engine).cut("x" * 4097 + " " * 100_000, 4096)
-    assert kept == "x" * 4096 and engine.encoded < 20

@@ -13,7 +13,7 @@ from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Exhausted, Status, StopReason
 from orgthink.record.episode_json import dump, load
 from orgthink.runtime.agent import Result
-from orgthink.runtime.budget import Account, BudgetExhausted, Limits
+from orgthink.runtime.budget import Limits
 from orgthink.util.errors import ErrorKind, Failure, ToolError
 
 FORK = "<FORK-1> one </FORK-1> <JOIN-1>"
@@ -78,34 +78,11 @@ def test_a_fork_that_a_budget_forbids(limit, used):
     assert error_kinds(episode) == {ErrorKind.BUDGET}
 
 
-def test_what_forks_have_used_counts_in_the_budget_that_bound_them():
-    turns = [
-        Turn("<FORK-1> outer </FORK-1> <JOIN-1>", when="main process"),
-        Turn("<FORK-1> a </FORK-1> <FORK-2> b </FORK-2> w", when="Subtask: outer"),
-        Turn("<RETURN> r </RETURN>", when="Subtask: a"),
-        Turn("<ANSWER> 7 </ANSWER>", when="<JOIN-1>  </JOIN-1>"),
-    ]
-    outer = asyncthink(*turns, forks=2, depth=2).trace("organizer/1")
-    assert (outer.error_kind, outer.exhausted) == (ErrorKind.BUDGET, Exhausted("forks", 2, 2))
-
-
 @pytest.mark.parametrize("limits", [{"max_episode_tokens": 4}, {"max_tokens": 4}])
 def test_whom_a_budget_of_tokens_cuts_off(limits):
     episode = asyncthink(Turn("a b c d e f"), **limits)
     assert (episode.root.stop, episode.root.error) == (StopReason.BUDGET, None)
     assert episode.root.exhausted == Exhausted("tokens", 4, 4)
-
-
-def test_whom_a_budget_of_turns_stops():
-    episode = asyncthink(Turn(FORK, when="main"), Turn("<RETURN> r </RETURN>", when="Subtask: one"), turns=2)
-    assert episode.root.exhausted == Exhausted("turns", 2, 2)
-
-
-def test_an_account_tells_how_many_levels_were_used():
-    account = Account(depth=2).inherit().inherit(deeper=False).inherit()
-    with pytest.raises(BudgetExhausted) as raised:
-        account.inherit()
-    assert raised.value.exhausted == Exhausted("depth", 2, 2)
 
 
 def test_kinds_are_stored_and_records_without_them_are_read():

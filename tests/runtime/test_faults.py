@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 
 import pytest
 from scripts import PROBLEM, RecordingEngine, play, words
 
-from orgthink.engines.engine import Chunk, Context, EngineUnavailable
 from orgthink.engines.scripted import Turn, UnexpectedRequest
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.sequential import Sequential
@@ -50,43 +48,6 @@ def test_engine_error_in_the_organizer_ends_the_episode_and_its_workers():
         assert 0 < worker.steps < 30 and worker.end == episode.seconds
 
 
-def test_engine_error_before_there_is_an_agent():
-    class Nobody:
-        name = "nobody"
-
-        async def run(self, problem, session):
-            raise EngineUnavailable("no server at http://localhost:1")
-
-    episode = play(Nobody(), []).episode
-    assert (episode.stop, episode.error) == (StopReason.ERROR, "no server at http://localhost:1")
-    assert episode.root.status is Status.ERROR
-
-
-class Unserved(RecordingEngine):
-    """A server that is not there any more when it is asked for anything but the main process."""
-
-    def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
-        if "main process" in context.text:
-            return super().stream(context, sampling)
-        return self._refused()
-
-    async def _refused(self) -> AsyncGenerator[Chunk]:
-        raise EngineUnavailable("no server at http://localhost:1")
-        yield
-
-
-def test_without_one_of_its_engines_an_attempt_has_failed_whatever_it_came_to():
-    turns = [
-        Turn("<FORK-1> one </FORK-1> <JOIN-1>", when="main process"),
-        Turn("<ANSWER> 7 </ANSWER>", when="</JOIN-1>"),
-    ]
-    engine = Unserved(turns)
-    episode = run_virtual(attempt(ASYNCTHINK, PROBLEM, Backing(engine, Sampling(1000))))
-    assert (episode.stop, episode.error) == (StopReason.ERROR, "no server at http://localhost:1")
-    assert (episode.answer, episode.root.stop, episode.root.status) == ("7", StopReason.DONE, Status.OK)
-    assert (episode.traces[1].stop, episode.traces[1].status) == (StopReason.ERROR, Status.ERROR)
-
-
 @pytest.mark.parametrize("slow_cleanup", [0.0, 0.5, 500.0])
 def test_worker_that_never_ends_meets_its_deadline(slow_cleanup):
     hanging = Turn("w w w", when="Subtask: one", hangs=True, slow_cleanup=slow_cleanup)
@@ -98,20 +59,6 @@ def test_worker_that_never_ends_meets_its_deadline(slow_cleanup):
     assert worker.text == "w w w"
     assert worker.end - worker.start == 100 + min(slow_cleanup, limits.grace)
     assert episode.answer == "7"
-
-
-def test_worker_that_never_ends_and_is_never_joined():
-    turns = [
-        Turn("<FORK-1> one </FORK-1> a b c d e <ANSWER> 7 </ANSWER>", when="main process"),
-        Turn("w w w", when="Subtask: one", hangs=True),
-    ]
-    episode = play(ASYNCTHINK, turns).episode
-    worker = episode.trace("organizer/1")
-    assert episode.answer == "7" and episode.seconds == 11
-    assert (worker.status, worker.stop, worker.cancel) == (
-        Status.CANCELLED, StopReason.CANCELLED, CancelSource.PARENT,
-    )  # fmt: skip
-    assert (worker.text, worker.returned, worker.end) == ("w w w", None, 11)
 
 
 def test_never_joined_worker_stops_sampling_with_the_episode():
@@ -151,22 +98,6 @@ def test_everybody_stops_sampling_at_the_deadline_at_any_depth():
     played = play(ASYNCTHINK, turns, limits)
     assert played.times("v")[-1] == played.times("w")[-1] == 20
     assert {trace.cancel for trace in played.episode.traces} == {CancelSource.LIMIT}
-
-
-def test_deadline_while_the_organizer_waits_for_a_worker_that_never_ends():
-    turns = [
-        Turn("<FORK-1> one </FORK-1> <JOIN-1>", when="main process"),
-        Turn("w", when="Subtask: one", hangs=True, slow_cleanup=1000),
-    ]
-    episode = play(ASYNCTHINK, turns, Limits(episode_seconds=20, grace=1)).episode
-    assert episode.seconds == 21 and episode.stop is StopReason.DEADLINE
-    worker = episode.trace("organizer/1")
-    assert (worker.status, worker.cancel) == (Status.CANCELLED, CancelSource.LIMIT)
-
-
-def test_deadlines_of_nothing():
-    episode = play(ASYNCTHINK, [TWO], Limits(episode_seconds=0), consumed=False).episode
-    assert episode.stop is StopReason.DEADLINE and episode.answer is None
 
 
 def test_cancelling_the_attempt_stops_every_token():
@@ -226,19 +157,6 @@ def test_cancel_during_decode(source):
     assert played.episode.answer == "cancelled "
 
 
-def test_cancel_before_the_first_step():
-    played = play(Canceller(0, CancelSource.OPERATOR), [Turn("w w")], consumed=False)
-    agent = played.episode.traces[1]
-    assert (agent.stop, agent.cancel, agent.steps) == (StopReason.CANCELLED, CancelSource.OPERATOR, 0)
-
-
-def test_cancelling_what_is_done_changes_nothing():
-    played = play(Canceller(50, CancelSource.OPERATOR), [Turn("w w")])
-    agent = played.episode.traces[1]
-    assert (agent.stop, agent.status, agent.cancel) == (StopReason.DONE, Status.OK, None)
-    assert played.episode.answer == "ok w w"
-
-
 def test_a_bug_is_raised_and_leaves_nobody_at_work():
     turns = [
         Turn(f"<FORK-1> one </FORK-1> <FORK-2> two </FORK-2> {words('o', 50)}", when="main process"),
@@ -254,27 +172,6 @@ def test_a_bug_is_raised_and_leaves_nobody_at_work():
         assert len(engine.sampled) == seen
 
     run_virtual(run())
-
-
-@pytest.mark.parametrize(
-    ("says", "max_tokens", "status", "stop"),
-    [
-        ("w w w", 1000, Status.NO_RETURN, StopReason.DONE),
-        ("w w <RETURN> 3", 1000, Status.NO_RETURN, StopReason.DONE),
-        (words("w", 50), 20, Status.TRUNCATED, StopReason.LENGTH),
-        (f"{words('w', 18)} <RETURN> 3 + 5 </RETURN>", 20, Status.TRUNCATED, StopReason.LENGTH),
-    ],
-)
-def test_worker_without_return(says, max_tokens, status, stop):
-    turns = [
-        Turn("<FORK-1> one </FORK-1> <JOIN-1>", when="main process"),
-        Turn(says, when="Subtask: one"),
-        Turn("<ANSWER> 7 </ANSWER>", when="<JOIN-1>  </JOIN-1>"),
-    ]
-    episode = play(ASYNCTHINK, turns, max_tokens=max_tokens).episode
-    worker = episode.trace("organizer/1")
-    assert (worker.status, worker.stop, worker.returned) == (status, stop, None)
-    assert episode.answer == "7" and not episode.format_faults
 
 
 @pytest.mark.parametrize(
@@ -323,12 +220,6 @@ def test_tolerant_gives_notice_and_goes_on(says, kind):
     sampled, injected, after = episode.root.spans[1:]
     assert sampled.text == says and notice in injected.text and after.text == "on <ANSWER> 7 </ANSWER>"
     assert played.engine.seen[-1][0] == "".join(span.text for span in episode.root.spans[:-1])
-
-
-def test_tolerant_does_not_go_on_after_the_end_of_the_text():
-    episode = play(AsyncThink(tolerant=True), [Turn("a <ANSWER> 7")]).episode
-    assert [fault.kind for fault in episode.format_faults] == [FormatError.MALFORMED_TAG, FormatError.NO_ANSWER]
-    assert len(episode.root.spans) == 2
 
 
 @pytest.mark.parametrize("organization", [ASYNCTHINK, Sequential()])

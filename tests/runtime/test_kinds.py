@@ -65,18 +65,6 @@ def test_loop_until_the_verifier_passes():
     assert critical_path(episode) == longest_path(episode) == 12 == episode.seconds
 
 
-def test_loop_until_rounds_are_spent():
-    episode = play(Loop(1), [SOLVER, REJECT, CORRECTOR]).episode
-    assert episode.answer == "c c c second" and len(episode.traces) == 4
-    assert critical_path(episode) == 9
-
-
-def test_loop_goes_on_without_a_solver_that_fails():
-    turns = [Turn("s", when="solve", fails="boom"), Turn("v pass", when="verify")]
-    episode = play(Loop(1), turns).episode
-    assert episode.traces[1].status is Status.ERROR and episode.stop is StopReason.DONE
-
-
 class Rounds:
     """A manager decodes a round, its calls to agents and to code run beside each other, then it reads what came back.
 
@@ -140,15 +128,3 @@ def test_rounds_of_parallel_calls():
     assert [join.at for join in manager.joins] == [17, 17, 17, 17, 23]
     assert manager.turns == 3
     assert critical_path(episode) == longest_path(episode) == 17 + 6 + 6 + 2 + 3 == episode.seconds
-
-
-def test_code_needs_no_place_in_the_pool():
-    """With a single place the agents go one after the other; code does not wait for them."""
-    episode = play(Rounds(), ROUNDS, Limits(capacity=1)).episode
-    assert [trace.start for trace in episode.traces[1:5]] == [17, 17, 17, 23]
-    assert episode.answer == "7"
-
-
-def test_rounds_end_when_a_round_is_cut_off():
-    episode = play(Rounds(), [Turn(f"call reasoner x ; {words('m', 50)}")], max_tokens=20).episode
-    assert episode.stop is StopReason.LENGTH and len(episode.traces) == 1 and episode.answer is None

@@ -12,7 +12,7 @@ from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.measure.latency import critical_path
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.record.episode import Episode, FormatError, Sampling, StopReason
+from orgthink.record.episode import Episode, Sampling, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
@@ -51,28 +51,6 @@ def test_forks_are_placed_in_tokens(ratio: float) -> None:
     episode = _play(ratio, *turns)
     assert episode.root.steps == critical_path(episode) == longest_path(episode) == 12 * ratio
     assert [fork.at for fork in episode.root.forks] == [4 * ratio]
-
-
-@RATIOS
-def test_what_ends_with_a_tag_is_counted_too(ratio: float) -> None:
-    """A Join, a Return or an Answer comes in the last chunk, with the count."""
-    turns = (
-        Turn("a a <FORK-1> q </FORK-1> <JOIN-1>", when="main process"),
-        Turn("1 2 3 4 5 <RETURN> r </RETURN> never", when="Subtask: q"),
-        Turn("b <ANSWER> 7 </ANSWER> never", when="</JOIN-1>"),
-    )
-    episode = _play(ratio, *turns)
-    organizer, worker = episode.traces
-    assert (organizer.steps, worker.steps) == (10 * ratio, 8 * ratio)
-    assert organizer.forks[0].at == -(-5 * ratio // 1) and organizer.joins[0].at == 6 * ratio
-
-
-@RATIOS
-def test_format_errors_are_placed_in_tokens(ratio: float) -> None:
-    twice = "<FORK-1> q </FORK-1> <FORK-1> q </FORK-1>"
-    episode = _play(ratio, Turn(f"a a {twice}", when="main process"), Turn("w w", when="Subtask: q"))
-    (fault,) = episode.format_faults
-    assert fault.kind is FormatError.DUPLICATE_FORK and fault.at == episode.root.steps == 8 * ratio
 
 
 @RATIOS

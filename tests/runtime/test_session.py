@@ -14,7 +14,6 @@ from orgthink.engines.scripted import Turn, pieces
 from orgthink.grammar.actions import Fork, Join
 from orgthink.grammar.asyncthink import organizer_scanner
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.organizations.votes import Parallel
 from orgthink.record.episode import CancelSource, Origin, Status, StopReason
 from orgthink.runtime.agent import Result
 from orgthink.runtime.budget import Limits
@@ -81,16 +80,6 @@ def test_join_waits_for_one_worker_only():
     played = play(ASYNCTHINK, turns, Limits(capacity=3))
     assert played.times("o") == [15] and played.times("long")[-1] == 53
     assert [join.key for join in played.episode.root.joins] == ["2", "1"]
-
-
-def test_join_of_a_worker_that_is_done_costs_nothing():
-    turns = [
-        Turn(f"<FORK-1> one </FORK-1> {words('o', 20)} <JOIN-1>", when="main process"),
-        Turn("w <RETURN> a </RETURN>", when="Subtask: one"),
-        Turn("<ANSWER> 7 </ANSWER>", when="a </JOIN-1>"),
-    ]
-    played = play(ASYNCTHINK, turns)
-    assert played.episode.seconds == played.episode.root.steps
 
 
 def test_overflow_may_wait_for_a_place():
@@ -173,15 +162,6 @@ def test_injected_text_never_acts(returned):
     assert episode.answer == "7" and not episode.format_faults and len(episode.traces) == 2
 
 
-def test_half_tags_around_an_injection_make_no_tag():
-    turns = [
-        Turn("<FORK-1> one </FORK-1> <JOIN-1>", when="main process"),
-        Turn("<RETURN> < </RETURN>", when="Subtask: one"),
-        Turn("ANSWER> 8 </AN SWER> <A NSWER> <ANSWER> 7 </ANSWER>", when="<JOIN-1> < </JOIN-1>"),
-    ]
-    assert play(ASYNCTHINK, turns).episode.answer == "7"
-
-
 NESTED = Limits(capacity=3, depth=2)
 
 
@@ -200,28 +180,6 @@ def test_a_worker_may_organize_workers_of_its_own():
     assert episode.answer == "7" and all(trace.status is Status.OK for trace in episode.traces)
 
 
-def test_deeper_forks_are_just_text():
-    turns = [
-        Turn("<FORK-1> outer </FORK-1> <JOIN-1>", when="main process"),
-        Turn("<FORK-1> inner </FORK-1> <JOIN-1> <RETURN> r </RETURN>", when="Subtask: outer"),
-        Turn("<ANSWER> 7 </ANSWER>", when="<JOIN-1> r </JOIN-1>"),
-    ]
-    assert len(play(ASYNCTHINK, turns, Limits(depth=1)).episode.traces) == 2
-
-
-@pytest.mark.parametrize("depth", [1, 2])
-@pytest.mark.parametrize(("says", "returned"), [("<RETURN> v <RETURN> r </RETURN>", "r"), ("<RETURN> v", "")])
-def test_a_worker_breaks_no_form_at_any_depth(depth, says, returned):
-    """As in the paper, whose format errors are the organizer's."""
-    turns = [
-        Turn("<FORK-1> outer </FORK-1> <JOIN-1>", when="main process"),
-        Turn(says, when="Subtask: outer"),
-        Turn("<ANSWER> 7 </ANSWER>", when=f"<JOIN-1> {returned} </JOIN-1>"),
-    ]
-    episode = play(ASYNCTHINK, turns, Limits(depth=depth)).episode
-    assert (episode.answer, episode.format_faults) == ("7", ())
-
-
 @pytest.mark.parametrize("capacity", [1, 2, 3])
 def test_nested_organizers_that_fill_the_pool_do_not_starve(capacity):
     """Every worker waits for one of its own: a place is lent by whoever waits."""
@@ -238,56 +196,6 @@ def test_nested_organizers_that_fill_the_pool_do_not_starve(capacity):
     played = play(AsyncThink(overflow="queue"), turns, limits)
     assert played.episode.answer == "7" and len(played.episode.traces) == 7
     assert played.busiest <= capacity
-
-
-class HandsOn:
-    """A worker that says a word and lets code run for 3 s, among others that decode for 60 s each.
-
-    It hands on what the code found, or says another word first.
-    """
-
-    name = "hands-on"
-
-    def __init__(self, *, again: bool) -> None:
-        self.again = again
-
-    async def run(self, problem, session):
-        lead = session.agent("lead", ())
-
-        async def code(agent) -> str:
-            await asyncio.sleep(3)
-            return "found"
-
-        async def work(agent) -> str:
-            await agent.complete()
-            found = (await session.call(agent, "code", session.code("code"), code)).text
-            if self.again:
-                agent.tell(found)
-                await agent.complete()
-            return found
-
-        session.fork(lead, "1", session.agent("worker", ()), work, seconds=100)
-        for key in "23":
-            session.fork(lead, key, session.agent("worker", ()), _complete)
-        status, *_ = [(await session.join(lead, key)).status for key in "123"]
-        return str(status)
-
-
-@pytest.mark.parametrize(("capacity", "again", "end"), [(2, False, 4), (4, False, 4), (4, True, 5), (3, True, 61)])
-def test_who_waited_needs_a_place_to_decode_again_and_to_hand_on_none(capacity: int, again: bool, end: float):
-    turns = [Turn("w"), *[Turn(words("v", 60))] * 2, *([Turn("x", when="found")] if again else [])]
-    played = play(HandsOn(again=again), turns, Limits(capacity=capacity))
-    worker = played.episode.trace("lead/1")
-    assert (worker.end, worker.stop, played.episode.answer) == (end, StopReason.DONE, "ok")
-    assert worker.joins[0].at == 1 and played.episode.trace("lead/1/code").end == 4
-    assert played.busiest == capacity - 1
-
-
-def test_whoever_finds_no_place_again_before_its_deadline_is_stopped():
-    played = play(HandsOn(again=True), [Turn("w"), *[Turn(words("v", 60))] * 2], Limits(capacity=2))
-    worker = played.episode.trace("lead/1")
-    assert (worker.end, worker.stop, worker.text) == (100, StopReason.DEADLINE, "wfound")
-    assert played.busiest == 1 and played.episode.seconds == 121, "the place that it never got is somebody else's"
 
 
 @pytest.mark.parametrize("joining", [False, True])
@@ -343,13 +251,6 @@ def test_episode_ends_though_a_worker_waits_for_one_that_never_ends():
     episode = play(ASYNCTHINK, turns, NESTED).episode
     assert episode.seconds == episode.root.steps == 16
     assert [trace.cancel for trace in episode.traces] == [None, CancelSource.PARENT, CancelSource.PARENT]
-
-
-def test_parallel_thinkers_share_the_pool_and_vote():
-    turns = [Turn("a <ANSWER> 1+1; 2+2 </ANSWER>"), Turn("b b <ANSWER> 2 + 2; 3 </ANSWER>"), Turn("c", fails="boom")]
-    played = play(Parallel(), turns, Limits(capacity=3))
-    assert played.episode.answer == "2+2" and played.episode.seconds == 8
-    assert [trace.status for trace in played.episode.traces] == [Status.OK, Status.OK, Status.OK, Status.ERROR]
 
 
 # Random organizations: what holds for all of them.

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from scripts import play, words
+from scripts import play
 
 from orgthink.engines.scripted import Turn
-from orgthink.organizations.votes import Parallel
 from orgthink.record.episode import CancelSource, EdgeKind, Status, StopReason
 from orgthink.runtime.agent import Result
 from orgthink.runtime.budget import Limits
@@ -105,51 +104,6 @@ def test_a_fork_may_have_a_deadline_of_its_own():
         timely = expected == 10
         assert trace.status is (Status.OK if timely else Status.TIMEOUT) is organization.results[0].status
         assert trace.cancel is (None if timely else CancelSource.LIMIT)
-
-
-def test_what_a_cut_off_agent_said_is_kept_and_called_so():
-    organization = Caller(complete, role="writer")
-    trace = play(organization, [Turn(words("w", 50))], max_tokens=5).episode.traces[1]
-    assert organization.results == [Result(words("w", 5), Status.TRUNCATED, "controller/0")]
-    assert (trace.status, trace.stop, trace.returned) == (Status.TRUNCATED, StopReason.LENGTH, words("w", 5))
-
-
-@pytest.mark.parametrize(
-    ("returned", "status", "recorded"),
-    [
-        (None, Status.NO_RETURN, None),
-        ("", Status.OK, ""),
-        ("x", Status.OK, "x"),
-        (Result("x", Status.NO_RETURN), Status.NO_RETURN, "x"),
-        (Result("", Status.ERROR, error="bad input"), Status.ERROR, None),
-    ],
-)
-def test_status_of_what_is_returned(returned, status, recorded):
-    async def work(agent):
-        return returned
-
-    organization = Caller(work)
-    trace = play(organization, []).episode.traces[1]
-    assert (organization.results[0].status, trace.status, trace.returned) == (status, status, recorded)
-    assert trace.error == (returned.error if isinstance(returned, Result) else None)
-
-
-def test_the_deadline_of_work_outweighs_that_its_agent_was_done():
-    async def work(agent) -> str:
-        text = await agent.complete()
-        await asyncio.sleep(100)
-        return text
-
-    trace = play(Caller(work, role="writer", seconds=10), [Turn("w w")]).episode.traces[1]
-    assert (trace.stop, trace.status, trace.text, trace.returned) == (
-        StopReason.DEADLINE, Status.TIMEOUT, "w w", None,
-    )  # fmt: skip
-
-
-def test_a_thinker_that_is_cut_off_is_truncated():
-    turns = [Turn(words("a", 50)), Turn("<ANSWER> 7 </ANSWER>"), Turn("a")]
-    episode = play(Parallel(), turns, Limits(capacity=3), max_tokens=5).episode
-    assert [trace.status for trace in episode.traces[1:]] == [Status.TRUNCATED, Status.OK, Status.NO_RETURN]
 
 
 def test_cost_is_recorded_and_charged_all_the_way_up():

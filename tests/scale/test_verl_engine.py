@@ -128,26 +128,6 @@ def test_the_token_that_ends_the_text_is_said_and_is_no_text():
     assert (chunks[-1].pieces[-1], chunks[-1].finish) == ("", FinishReason.EOS)
 
 
-@pytest.mark.parametrize("stretch", [3, 100])
-def test_the_end_of_the_context_is_a_limit(stretch: int):
-    room = len(context().token_ids) + 10
-    chunks = said_by(Told((*TEXT, EOS), len(context().token_ids)), Sampling(500), stretch=stretch, most=room)
-    assert tokens(chunks) == list(TEXT[:10]) and chunks[-1].finish is FinishReason.LENGTH
-
-
-def test_a_prompt_that_does_not_fit_is_an_error_and_a_full_context_is_none():
-    with pytest.raises(EngineError, match="does not fit"):
-        said_by(Told(TEXT, 0), Sampling(5), stretch=3, most=2)
-    engine = VerlEngine(Told(TEXT, 0), TOKENIZER, name="tiny", context=2)
-    full = context()
-    full.spans.append(Span(Origin.SAMPLED, "7", 1, TOKENIZER.encode("7")))
-
-    async def listen() -> list[Chunk]:
-        return [chunk async for chunk in engine.stream(full, Sampling(5))]
-
-    assert [chunk.finish for chunk in asyncio.run(listen())] == [FinishReason.LENGTH]
-
-
 def test_a_server_that_fails_or_says_nothing_is_an_engine_error():
     class Broken(Told):
         async def generate(self, request_id: str, **said: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -10,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file, save_file
 from tiny_policy import TINY
 from tiny_recipes import ASYNCTHINK, MARSRL, PARAMANAGER, named
 
@@ -93,13 +91,6 @@ def test_settings_of_a_cluster():
     assert "cpu" not in here["+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES"]
 
 
-def test_the_context_is_what_the_servers_are_told():
-    told = of(replace(POLICY, sampler_settings={"max_model_len": 201}))
-    assert told["actor_rollout_ref.rollout.max_model_len"] == "201"
-    assert int(told["data.max_prompt_length"]) + int(told["data.max_response_length"]) == 201
-    assert of(POLICY)["actor_rollout_ref.rollout.max_model_len"] == "256"
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -129,22 +120,3 @@ def test_a_run_that_fails_says_why_and_how_to_go_on(said, tmp_path: Path, monkey
     with pytest.raises(UserError) as raised:
         launch.run(folder, CPU)
     assert str(raised.value).startswith(said or "verl failed") and f"--resume {folder.path}" in str(raised.value)
-
-
-def test_a_run_does_not_go_on_towards_another_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Also on verl, which would open the other weights without a word."""
-    shutil.copytree(TINY, tmp_path / "base")
-    job = adjusted(ASYNCTHINK, {"model": str(tmp_path / "base")}, ["loss.kl=0.1"])
-    folder = start(Training(named("ASYNCTHINK"), job), tmp_path / "run")
-    begun = list[list[str]]()
-    monkeypatch.setattr(
-        launch.subprocess, "run", lambda given, **_: begun.append(given) or SimpleNamespace(returncode=1)
-    )
-    with pytest.raises(UserError, match="verl failed"):
-        launch.run(folder, CPU)
-    (folder.path / "checkpoints" / "step-000001").mkdir(parents=True)
-    file = tmp_path / "base" / "model.safetensors"
-    save_file({name: weight + 0.125 for name, weight in load_file(file).items()}, file, metadata={"format": "pt"})
-    with pytest.raises(UserError, match="base has changed since"):
-        launch.run(folder, CPU)
-    assert len(begun) == 1, "verl was not begun again"

@@ -27,7 +27,6 @@ from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.marsrl.pipeline import Pipeline
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
-from orgthink.training.rl import train_policy
 from orgthink.util.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
@@ -93,12 +92,6 @@ def test_torn_chains_are_one_line_that_names_the_file(settings, tmp_path, damage
 
 def backend() -> EmbeddedBackend:
     return EmbeddedBackend(Qwen3.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
-
-
-def trained(run: Path, settings: MarsSettings) -> list[dict[str, Any]]:
-    folder = RunFolder.open(run) if (run / "config.json").exists() else RunFolder.create(run, "train", None)
-    train_policy(backend(), Pipeline(settings), settings, folder, lambda line: None)
-    return metrics(run)
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:

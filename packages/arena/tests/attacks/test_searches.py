@@ -25,7 +25,6 @@ from orgthink.util import redaction
 from orgthink.util.errors import ContextFull, EngineUnavailable, UserError
 
 pytestmark = pytest.mark.thorough
-KILLED = "A search that was killed goes on, whenever the kill came"
 SURVIVES = "No design of a model ends a search, as long as older workflows run"
 
 
@@ -42,32 +41,6 @@ def run(job: MetaAgentSearch, path: Path) -> list[dict[str, Any]]:
 
 def entries(path: Path) -> list[dict[str, Any]]:
     return json.loads((path / "archive.json").read_bytes())["entries"]
-
-
-def before_generation_2(path: Path) -> Path:
-    """The folder as it was when its second generation had not begun; where its evaluation is to be."""
-    (path / "best.json").unlink()
-    older = [one for one in entries(path) if one["generation"] < 2]
-    (path / "archive.json").write_text(json.dumps({"entries": older}))
-    first = (path / "metrics.jsonl").read_bytes().splitlines(keepends=True)[:1]
-    (path / "metrics.jsonl").write_bytes(b"".join(first))
-    shutil.rmtree(path / "evaluations" / "2")
-    return path / "evaluations" / "2"
-
-
-def locked(folder: Path) -> None:
-    folder.mkdir()
-    (folder / ".lock").touch()
-
-
-def half_written(folder: Path) -> None:
-    locked(folder)
-    (folder / ".config.json.abcd1234.tmp").write_text("{")
-
-
-def stray(folder: Path) -> None:
-    (folder.parent / ".DS_Store").write_text("x")
-    (folder.parent / "notes").mkdir()
 
 
 @pytest.fixture(scope="module")
@@ -181,9 +154,6 @@ def test_where_no_engine_answers_no_design_is_to_blame(
     monkeypatch.undo()
     gone.clear()
     assert designed(path)[-1]["accuracy"] > 0
-
-
-READ = "The reply of a model that designs is read beside the event loop, in time that is linear in its length"
 
 
 KEY = "sk-verysecret-0123456789"

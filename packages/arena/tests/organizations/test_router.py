@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import strategies as st
 from orgthink_arena.organizations.router import Router
 from terse import TERSE
 
@@ -72,9 +71,6 @@ def test_several_samples_vote_and_are_not_greedy(tmp_path: Path) -> None:
     assert [trace.role for trace in episode.traces[1:]] == ["hare"] * 3 and episode.answer == "7"
     with pytest.raises(UserError, match="3 agents"):
         require_sampling_noise(router, Sampling(9, temperature=0), 4)
-
-
-SHARES = st.floats(0, 1)
 
 
 @pytest.mark.parametrize(

@@ -135,8 +135,3 @@ def test_a_damaged_checkpoint_is_not_read(tmp_path: Path) -> None:
     (folder / "trainer.pt").write_bytes(b"damaged")
     with pytest.raises(UserError, match="not a checkpoint"):
         Learner(SETTINGS).load(folder)
-
-
-def folder_with(folder: RunFolder, lines: list[dict[str, object]]) -> RunFolder:
-    (folder.path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return folder

@@ -69,16 +69,3 @@ def test_a_second_process_makes_nothing_of_a_bank(tmp_path: Path) -> None:
     with locked(folder.path), pytest.raises(UserError, match="run is being written by another process"):
         go_on(folder, lambda line: None)
     assert sorted(folder.path.iterdir()) == before
-
-
-ENGINE = """
-import os
-from rule_engine import RuleEngine
-from orgthink.util.errors import EngineError
-def rule(text):
-    if not os.path.exists({works!r}):
-        raise EngineError("the server is gone")
-    return "<ANSWER> 0 </ANSWER>"
-async def opened(rest, **settings):
-    return RuleEngine(rule, model=rest)
-"""

@@ -65,13 +65,6 @@ def archive(path: Path) -> list[dict[str, Any]]:
     return json.loads((path / "archive.json").read_bytes())["entries"]
 
 
-def stored_episodes(path: Path) -> list[Any]:
-    found = list(RunFolder.open(path).episodes())
-    for each in sorted((path / "evaluations").iterdir()):
-        found += [*RunFolder.open(each).episodes(), *RunFolder.open(each).failed()]
-    return found
-
-
 def without_seconds(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
 

@@ -11,8 +11,6 @@ from orgthink_arena.tasks.bench.choices import read_gpqa, read_mmlu_pro
 from orgthink_arena.tasks.bench.rows import renamed
 from rule_engine import RuleEngine
 
-MANNERS = ("right", "wrong", "prose", "nothing")
-
 
 def answers(text: str, manner: str) -> str:
     """What is written between the tags; empty for nothing."""

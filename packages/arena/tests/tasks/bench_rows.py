@@ -114,10 +114,6 @@ class Fixture:
     """The same rows in the columns of other data sets."""
 
 
-def _boxed(pairs: Any, mark: str = "\\boxed{%s}") -> dict[str, str]:
-    return {problem: mark % answer for problem, answer in pairs}
-
-
 MARKS = ("\\boxed{%s}", "So it is $\\boxed{%s}$.", "Sure.\nANSWER: %s", "%s")
 
 
