@@ -69,9 +69,11 @@ def lay_out(page: Path) -> None:
             if name := re.match(r"# (\S+\.\w+)\n", block.text):
                 with Path(name[1]).open("a") as file:
                     file.write(block.text)
+    Path("problems.jsonl").write_text('{"problem": "What is 70 + 7?", "question": "What is 70 + 7?", "answer": "77"}\n')
     for block in blocks(page, "json"):
-        for name in ("problems.jsonl", "graph.json"):
-            Path(name).write_text(block.text)
+        Path("graph.json").write_text(block.text)
+        if all(line.startswith("{") and line.endswith("}") for line in block.text.splitlines()):
+            Path("problems.jsonl").write_text(block.text)
 
 
 def understood(words: list[str]) -> None:

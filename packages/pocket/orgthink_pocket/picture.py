@@ -1,0 +1,82 @@
+"""Takes the picture of the documents from a demo: `python -m orgthink_pocket.picture runs/demo docs/view.png`.
+
+It needs Chromium. A JSON file next to the picture holds the demo's plan and results.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from orgthink.measure.accuracy import all_correct
+from orgthink.measure.latency import critical_path
+from orgthink.record.episode import Episode
+from orgthink.record.folder import RunFolder
+from orgthink.util.errors import UserError
+from orgthink.util.files import write_whole
+from orgthink.util.settings import plain
+from orgthink.view import render
+from orgthink_pocket.demo import plans
+
+SIZE = (1200, 860)
+"""Width and height in CSS pixels."""
+
+
+def facts(demo: Path) -> dict[str, Any]:
+    """Plan and results of a demo: what its picture shows."""
+    summary = json.loads((demo / "summary.json").read_bytes())
+    solved = {
+        part: {system: round(100 * measures["all_correct"]["mean"]) for system, measures in systems.items()}
+        for part, systems in summary.items()
+    }
+    n = next(iter(next(iter(summary.values())).values()))["n"]
+    return {"n": n, "plan": digest(n), "all correct %": solved}
+
+
+def digest(n: int) -> str:
+    """A digest of the demo's plan on `n` problems."""
+    return sha256(json.dumps(plain(plans(n)), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def chosen_episode(demo: Path) -> Episode:
+    """The episode that the picture shows: correct, with the most agents, and of those the shortest."""
+    found = [
+        episode
+        for episode in RunFolder.open(demo / "asyncthink").episodes()
+        if episode.organization == "after" and all_correct(episode)
+    ]
+    return max(found, key=lambda episode: (len(episode.traces), -critical_path(episode), episode.id))
+
+
+def _episode_only(page: str) -> str:
+    """The page without its tables and its list. Its policy would refuse the additional style."""
+    style = "<style>header, #overview, nav {display: none !important} main {display: block !important}</style>"
+    return page.replace("http-equiv=", "data-removed=", 1).replace("</head>", f"{style}</head>", 1)
+
+
+def take(demo: Path, picture: Path) -> None:
+    """Write the picture, and the JSON file next to it. UserError without Chromium."""
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        raise UserError("the picture needs chromium")
+    with tempfile.TemporaryDirectory() as profile:
+        page = Path(profile) / "page.html"
+        page.write_text(_episode_only(render([chosen_episode(demo)], title="orgthink demo")))
+        command = [
+            chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+            f"--user-data-dir={profile}", f"--window-size={SIZE[0]},{SIZE[1]}", "--virtual-time-budget=10000",
+            f"--screenshot={picture.resolve()}", page.as_uri(),
+        ]  # fmt: skip
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+    found = facts(demo) | {"picture": sha256(picture.read_bytes()).hexdigest()}
+    write_whole(picture.with_suffix(".json"), (json.dumps(found, indent=2) + "\n").encode())
+
+
+if __name__ == "__main__":
+    take(Path(sys.argv[1]), Path(sys.argv[2]))
