@@ -9,11 +9,11 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from orgthink_pocket.demo import plans
+from orgthink_pocket.picture import digest, facts, take
 
 from orgthink.cli.eval import conduct
 from orgthink.evaluate.plan import resolve
-from orgthink_pocket.demo import plans
-from orgthink_pocket.picture import digest, facts, take
 
 DOCS = Path(__file__).parents[3] / "docs"
 STORED = json.loads((DOCS / "view.json").read_bytes())
