@@ -334,7 +334,7 @@ def _is_finished(right: str, offered: str, question: str) -> bool:
         return False
     form = _form(offered)
     if _REWRITES.search(question) and literal(right) is None:
-        return form == _form(right)
+        return [sign for sign in form if sign != "-"] == [sign for sign in _form(right) if sign != "-"]
     copied = any(form == _form(_plain(formula)) for formula in re.split(r"\$|[=,?]|\. |\\[()\[\]]", question))
     within = re.search(rf"(?<![\w.]){re.escape(offered)}(?![\w.])", _plain(question))
     return not operations or form == _form(right) or not (copied or within)
