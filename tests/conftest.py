@@ -27,9 +27,9 @@ FOLDERS = (
 
 sys.path += [str(Path(__file__).parent / folder) for folder in FOLDERS]
 
-settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
-settings.register_profile("ci", deadline=None, max_examples=25)
-settings.load_profile("ci" if os.environ.get("CI") else "untimed")
+settings.register_profile("quick", deadline=None, max_examples=15)  # a busy machine is no failure
+settings.register_profile("thorough", deadline=None, max_examples=100)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 def pytest_configure(config: pytest.Config) -> None:

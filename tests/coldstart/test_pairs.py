@@ -22,7 +22,7 @@ pairs = st.builds(Pair, texts, texts, texts, texts, texts, st.integers(0, 99), t
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(some=st.lists(pairs, min_size=1))
 def test_what_is_written_is_read(name, tmp_path: Path, some: list[Pair]):
     write(tmp_path / name, [*some, PAIR])

@@ -6,7 +6,7 @@ from dataclasses import replace
 from statistics import pstdev
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from random_episodes import Fork, Join, Program, Think, episode_of, programs
 
@@ -173,7 +173,6 @@ def test_who_forks_often_weighs_as_much_as_who_does_not() -> None:
 
 
 @given(st.lists(st.tuples(programs(), st.integers(0, 4)), min_size=2, max_size=6), NORMALISE)
-@settings(deadline=None, max_examples=30)
 def test_every_row_of_an_episode_has_its_advantage(attempts: list[tuple[Program, int]], normalise: Normalise) -> None:
     """From records to rows: reward, credit, rows. The rewards alone decide the advantages."""
     reward = AsyncThinkReward(weight=0.0)

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 import sample
-from hypothesis import given, settings
+from hypothesis import given
 from random_episodes import Join, Program, episode_of, programs, random_program, script_of
 
 from orgthink.export.perfetto import CRITICAL, trace
@@ -81,7 +81,6 @@ def test_structure_of_what_the_runtime_makes_of_random_programs():
 
 
 @given(programs())
-@settings(max_examples=30, deadline=None)
 def test_structure_where_the_record_has_no_times(program: Program):
     """Every moment is 0: slices are a microsecond each, one after the other."""
     events = trace([episode_of(program)])["traceEvents"]

@@ -108,7 +108,6 @@ def check_joins_and_chats(episode: Episode, spans: list[ReadableSpan]) -> None:
 
 
 @given(timed_episodes())
-@settings(max_examples=25)
 def test_the_spans_of_any_episode_are_a_tree(episode: Episode) -> None:
     spans = trace_spans(episode, began=BEGAN)
     check(episode, spans)

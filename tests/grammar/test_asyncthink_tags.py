@@ -8,7 +8,7 @@ from functools import cache
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orgthink.grammar.actions import Answer, Event, Fork, Join, Malformed, Return, Think
@@ -91,7 +91,6 @@ def _cut(text: str, at: list[int]) -> list[str]:
 
 @DIALECTS
 @pytest.mark.parametrize("role", SCANNERS)
-@settings(max_examples=40)
 @given(data=st.data())
 def test_however_the_text_is_cut_the_events_are_the_same(dialect, role, data):
     text = data.draw(texts(dialect))
@@ -123,7 +122,6 @@ def dialects(draw: st.DrawFn) -> Dialect:
     )
 
 
-@settings(max_examples=150)
 @given(data=st.data())
 def test_of_any_dialect_the_events_are_the_same_however_the_text_is_cut(data):
     dialect = data.draw(dialects())
@@ -216,7 +214,6 @@ def _render(parts, dialect: Dialect = DIALECT) -> str:
 
 
 @DIALECTS
-@settings(max_examples=100)
 @given(data=st.data())
 def test_rendering_what_was_read_gives_the_text_back(dialect, data):
     text = data.draw(texts(dialect))
@@ -224,7 +221,6 @@ def test_rendering_what_was_read_gives_the_text_back(dialect, data):
 
 
 @DIALECTS
-@settings(max_examples=100)
 @given(data=st.data())
 def test_canonical_text_is_given_back_to_the_letter(dialect, data):
     text = _canonical(data.draw(texts(dialect)), dialect)

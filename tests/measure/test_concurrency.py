@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_episodes import Fork, Join, Program, Think, episode_of, programs
 
@@ -43,7 +43,6 @@ def test_by_hand(program: Program, pool: float | None, workers: float | None) ->
 
 
 @given(programs())
-@settings(max_examples=30, deadline=None)
 def test_somebody_always_decodes(program: Program) -> None:
     """At every step of the critical path at least one agent is at work, and never more than there are."""
     episode = episode_of(program)
@@ -107,7 +106,6 @@ def pruned(episode: Episode) -> Episode:
 
 
 @given(programs())
-@settings(max_examples=30, deadline=None)
 def test_joined_is_the_pool_of_those_who_were_joined(program: Program) -> None:
     """As if the others had never been forked; so at least one is always at work."""
     episode = speaking(program)
@@ -119,7 +117,6 @@ def test_joined_is_the_pool_of_those_who_were_joined(program: Program) -> None:
 
 
 @given(programs(), st.data())
-@settings(max_examples=30, deadline=None)
 def test_silence_never_adds(program: Program, data: st.DataObject) -> None:
     episode = speaking(program)
     silent = data.draw(st.sets(st.sampled_from([trace.agent for trace in episode.traces])))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from longest_path import longest_path
 from random_episodes import Fork, Join, Program, Think, episode_of, programs, random_program, script_of
@@ -67,14 +67,12 @@ def shapes(episode: Episode) -> set[str]:
 
 
 @given(programs())
-@settings(max_examples=40, deadline=None)
 def test_recurrence_is_longest_path(program: Program) -> None:
     episode = episode_of(program)
     assert critical_path(episode) == longest_path(episode)
 
 
 @given(programs(), programs(1), st.data())
-@settings(max_examples=30, deadline=None)
 def test_a_worker_that_is_never_joined_does_not_lengthen_the_path(
     program: Program, child: Program, data: st.DataObject
 ) -> None:
@@ -85,7 +83,6 @@ def test_a_worker_that_is_never_joined_does_not_lengthen_the_path(
 
 
 @given(programs())
-@settings(max_examples=40, deadline=None)
 def test_critical_stretches_lie_end_to_end_on_the_timeline(program: Program) -> None:
     episode = episode_of(program)
     ends = [0]
@@ -105,7 +102,6 @@ def test_critical_stretches_lie_end_to_end_on_the_timeline(program: Program) -> 
 
 
 @given(programs())
-@settings(max_examples=40, deadline=None)
 def test_timeline_places_every_step_once_and_in_order(program: Program) -> None:
     episode = episode_of(program)
     lanes = timeline(episode)

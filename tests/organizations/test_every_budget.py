@@ -7,7 +7,7 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from managed import LONG_AFTER, Managed, Toys, Using, ask, program, reply
 from orgthink_arena.organizations.best_of_n import BestOfN
@@ -158,7 +158,6 @@ def played(organization: Organization, cut: Cut) -> tuple[Episode, Model]:
 
 
 @pytest.mark.parametrize("name", ORGANIZATIONS)
-@settings(max_examples=60)
 @given(cut=st.builds(Cut, st.sampled_from(KINDS), st.integers(0, 16) | st.integers(0, 60)))
 def test_whatever_runs_out_what_was_found_is_used_and_the_episode_is_over(name: str, cut: Cut):
     episode, engine = played(ORGANIZATIONS[name], cut)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from longest_path import longest_path
 from rule_engine import RuleEngine
@@ -178,7 +178,6 @@ BUDGETS = st.builds(
 )
 
 
-@settings(max_examples=150)
 @given(st.sampled_from(ORGANIZATIONS), st.integers(0, 999), BUDGETS, st.none() | st.integers(0, 30))
 def test_an_organization_does_below_what_it_does_alone(
     organization: Any, seed: int, limits: Limits, seconds: int | None
@@ -275,7 +274,6 @@ def test_an_organization_that_its_deadline_ends_says_what_it_has_found() -> None
     assert {trace.stop for trace in episode.traces[2:]} == {StopReason.CANCELLED, StopReason.DONE}
 
 
-@settings(max_examples=60)
 @given(st.integers(0, 20), st.integers(0, 99))
 def test_a_cancelled_worker_takes_its_organization_with_it(words: int, seed: int) -> None:
     """In the middle of anything: no request outlives it, which the engine knows, and what it decoded is recorded."""

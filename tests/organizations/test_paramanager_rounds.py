@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from longest_path import longest_path
 from managed import (
@@ -223,7 +223,6 @@ TALK = st.lists(FRAGMENTS | st.text(max_size=5), max_size=12).map("".join)
 WRAPPED = st.lists(FRAGMENTS.map(call) | TALK, max_size=5).map("".join)
 
 
-@settings(max_examples=150)
 @given(
     said=st.lists(TALK | WRAPPED, max_size=12),
     brief=st.booleans(),

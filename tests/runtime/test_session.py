@@ -6,7 +6,7 @@ import asyncio
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scripts import play, words
 
@@ -298,7 +298,6 @@ def _last_action(said: str) -> str:
     return f"<JOIN-{said.rsplit('<JOIN-', 1)[1].split('>')[0]}> r </JOIN-"
 
 
-@settings(max_examples=150, deadline=None)
 @given(_structures())
 def test_random_structures(structure):
     capacity, actions, workers = structure

@@ -78,7 +78,7 @@ def special(test):
     return test
 
 
-any_pack = settings(deadline=None, max_examples=60)
+any_pack = settings(deadline=None)
 
 
 @any_pack

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from random_episodes import random_program, script_of
 
@@ -105,7 +105,6 @@ def test_policy_rows_of_a_fork_and_a_join():
 
 @given(st.integers(0, 1 << 30), st.integers(1, 2), st.floats(-3, 3))
 @example(964816, 2, 0.0)  # the episode ends after a worker was joined, before the joining one goes on
-@settings(max_examples=60, deadline=None)
 def test_policy_rows_hold_what_the_engine_drew(seed: int, depth: int, advantage: float):
     """Random organizations that fork, join, fail and forget to return; the engine's own ledger is the witness."""
     rng = random.Random(seed)

@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 
 import pytest
 import sample
-from hypothesis import given, settings
+from hypothesis import given
 from manager_episodes import Call
 from manager_episodes import episode_of as episode_of_calls
 from random_episodes import Join, Program, episode_of, programs, random_program, script_of
@@ -214,7 +214,6 @@ def test_at_a_second_a_token_steps_are_seconds():
 
 
 @given(programs())
-@settings(max_examples=150, deadline=None)
 def test_any_record_can_be_drawn(program: Program):
     """Without times, with empty spans, with forks and joins at one step."""
     episode = episode_of(program)

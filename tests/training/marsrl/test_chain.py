@@ -51,7 +51,7 @@ ANY_RULES = st.builds(
     st.sampled_from(["random", "balanced", "adaptive"]),
     st.integers(0, 9),
 )
-trees = settings(max_examples=20, deadline=None)
+trees = settings(deadline=None)
 
 Write = Callable[[str, Random], str]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from graph_tools import ECHO, LOOKUP, TOOLS
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from orgthink_arena.organizations.evoflow import EvoFlow, Individual, Population, read_population, tags_of_problem
 from orgthink_arena.organizations.workflow import Workflow
@@ -273,7 +273,6 @@ CUTS = st.sampled_from(
 )
 
 
-@settings(max_examples=150)
 @given(st.integers(0, 10**6), CUTS)
 def test_any_graph_runs_to_an_end_within_its_budget(seed: int, limits: Limits):
     rng = random.Random(seed)
