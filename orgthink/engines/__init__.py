@@ -174,7 +174,7 @@ def names_engine(model: str) -> bool:
 
 
 def _folder(name: str) -> Path:
-    """The folder of a model; UserError if there is none."""
+    """The folder of a model; UserError for an unknown name."""
     if folder := shipped(name):
         return folder
     if Path(name).is_dir():

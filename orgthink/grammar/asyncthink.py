@@ -279,7 +279,7 @@ def read(text: str, dialect: Dialect = DIALECT) -> list[Action | Injected]:
     """Parse an organizer's whole context, injected text included. The rendered parts together are the text again.
 
     The text up to the next closing tag with the key of a Join was injected by it. If the key is joined again before
-    that tag, or if there is none, the Join injected nothing. In a record the spans say what was injected.
+    that tag, or if there is no such tag, the Join injected nothing. In a record the spans hold the injected text.
     """
     return list(reading(text, lambda key: None, dialect))
 

@@ -40,13 +40,13 @@ FORK_TOOLS = (
 """The calls, as prompts and servers describe them."""
 
 NAMES = tuple(tool["name"] for tool in FORK_TOOLS)
-"""What they are called by."""
+"""Names of these calls."""
 
 _ARGUMENTS = {tool["name"]: tuple(tool["parameters"]["properties"]) for tool in FORK_TOOLS}
 
 
 def read_command(call: ToolCall | BadCall, key: str) -> Command:
-    """The command that a call says; a Fork gets the key. ValueError, with what is wrong with it, for any other call."""
+    """The command of a call; a Fork gets the key. ValueError, with the reason, for an invalid call."""
     if isinstance(call, BadCall):
         raise ValueError(call.problem)
     _require(call)
@@ -75,7 +75,7 @@ def _require(call: ToolCall) -> None:
 
 
 def _id(value: Any) -> str:
-    """An id, which some models write as a text or with a decimal point. ValueError for what is none."""
+    """An id, which some models write as a text or with a decimal point. ValueError for an invalid one."""
     number = int(value) if isinstance(value, float) and value.is_integer() else value
     text = str(number) if isinstance(number, int | str) else ""
     if not _ID.fullmatch(text.strip()):

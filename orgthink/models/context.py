@@ -27,7 +27,7 @@ class Context:
 
     @property
     def begun(self) -> bool:
-        """Whether the model has said something in it."""
+        """Whether the model has sampled anything in it."""
         return any(span.origin.own for span in self.spans)
 
     @property
@@ -47,7 +47,7 @@ class Context:
 
     @property
     def thoughts(self) -> list[str]:
-        """What the model thought beside its text in each of the turns; empty in those of others."""
+        """Reasoning of the model in each turn, separate from its text; empty in other turns."""
         return [thoughts for _, thoughts in self._conversation]
 
     @property

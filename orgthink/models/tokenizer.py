@@ -39,7 +39,7 @@ class Tokenizer:
         Later on, UserError where that or the template, a stranger's program, fails.
         """
         if not (folder / "tokenizer.json").is_file():
-            raise ValueError(f"{folder} has no tokenizer.json: save the model's fast tokenizer beside its weights")
+            raise ValueError(f"{folder} has no tokenizer.json: save the model's fast tokenizer next to its weights")
         file = str(folder / "tokenizer.json")
         self._tokenizer = _library_result(f"{file} cannot be read", tokenizers.Tokenizer.from_file, file)
         self._tokenizer.no_truncation()  # the file may ask for either

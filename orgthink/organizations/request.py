@@ -48,8 +48,8 @@ async def ask(session: Session, root: Agent, key: str, role: str, messages: tupl
 async def ask_all(
     session: Session, root: Agent, role: str, prompts: Mapping[str, tuple[Message, ...]]
 ) -> dict[str, Reply]:
-    """Send prompts to new agents of a role side by side, and wait for their replies. Those that the budget forbids are
-    left out, and the root's trace says so."""
+    """Send prompts to new agents of a role in parallel, and wait for their replies. Agents that the budget forbids are
+    left out, and the root's trace records it."""
     agents: dict[str, Agent] = {}
     with session.until_spent(root):
         for key, messages in prompts.items():
@@ -67,14 +67,14 @@ async def _reply(agent: Agent) -> str | None:
 
 
 def visible_text(agent: Agent) -> str | None:
-    """The text of an agent after its thinking, which is all that other agents see; `None` if there is none."""
+    """The text of an agent after its thinking, the part that other agents see; `None` if it is empty."""
     return after_thinking(agent.sampled, ended=agent.stop is StopReason.DONE) or None
 
 
 def boxed_answer(agent: Agent, problem: Problem) -> str | None:
-    """What an agent boxed last after its thinking: its answer, if it came to its end without the tags of an answer.
+    """The last boxed text of an agent after its thinking: its answer, if it ended without the tags of an answer.
 
-    All that it boxed, one a line, where the problem asks for several solutions. Text that was injected is not read.
+    If the problem asks for several solutions: all boxed texts, one on each line. Injected text is not read.
     """
     if agent.stop is not StopReason.DONE:
         return None
@@ -82,7 +82,7 @@ def boxed_answer(agent: Agent, problem: Problem) -> str | None:
 
 
 def answer_in(reply: str, problem: Problem) -> str | None:
-    """The answer in a whole reply of a chat model: its last one in tags, else what it boxed."""
+    """The answer in a complete reply of a chat model: the last one in tags, else the boxed one."""
     text = after_thinking(reply, ended=True)
     answers = [part.text.strip() for part in read(text) if isinstance(part, Answer)]
     return answers[-1] if answers else _boxed(text, problem)

@@ -1,8 +1,8 @@
-"""A round of a manager (section 3.1 of ParaManager): every call is checked by itself, those that can be made run side
-by side, and when all are back each has its response.
+"""A round of a manager (section 3.1 of ParaManager): each call is checked alone, valid calls run in parallel, and each
+call gets a response.
 
-A call that cannot be made is answered with PARSE_ERR, one that fails or that the budget forbids with EXEC_ERR, one that
-its deadline ends with TIMEOUT; its siblings run.
+An invalid call gets PARSE_ERR, a call that fails or that the budget forbids EXEC_ERR, and a call over its deadline
+TIMEOUT; the other calls run.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from orgthink.tools.tool import Desk, Tool, paid_work, response_of
 from orgthink.util.errors import nearest
 
 _NAME_CHARACTERS = 64
-"""Characters of a name that are shown."""
+"""Most characters of a name in a message."""
 
 
 class Order(NamedTuple):
     """A call that can be made."""
 
     key: str
-    """Of its fork: round and place, such as `2.1`."""
+    """Key of its fork: round and place, such as `2.1`."""
     tool: Tool
     arguments: dict[str, object]
     fault: CallStatus | None
-    """How it is made to fail, instead of being done."""
+    """Injected failure, instead of the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +42,28 @@ class Rounds:
     manager: Agent
     """Agent that makes the calls."""
     tools: Mapping[str, Tool]
-    """What it may call, by name."""
+    """Its tools by name."""
     desk: Desk
-    """What calls may know of the episode."""
+    """The episode, as tools see it."""
     calls: int
-    """n_max: a round's further calls are not made."""
+    """n_max: most calls in a round; further ones are not made."""
     seconds: float
     """Deadline of a call."""
     cut: Callable[[str], str]
-    """Cuts what comes back."""
+    """Cuts a result."""
     faults: Faults
-    """Calls that are made to fail."""
+    """Injected failures."""
     echo: bool = False
-    """What comes back repeats the subtask."""
+    """A result repeats the subtask."""
     others: tuple[str, ...] = (FINAL,)
-    """Names of other calls, which are not made here."""
+    """Names of other calls, which are handled elsewhere."""
     author: Agent | None = None
     """Agent that wrote the replies, if it is not the manager."""
     _sent: list[tuple[Order | Response, str | None]] = field(default_factory=list, init=False)
-    """Calls of the round under way, or the responses to them, and what each asks."""
+    """Calls of the current round, or their responses, each with its subtask."""
 
     async def send(self, n: int, calls: Sequence[ToolCall | BadCall]) -> None:
-        """Set the calls of round n to work."""
+        """Start the calls of round n."""
         judged = [await self._judged(f"{n}.{i}", i, call) for i, call in enumerate(calls, 1)]
         sent: list[Order | Response] = []
         promised = 0.0
@@ -75,7 +75,7 @@ class Rounds:
         self._sent[:] = zip(sent, subtasks, strict=True)
 
     async def collect(self) -> list[Response]:
-        """What came of the calls of the round, in their order, once all are over; a reply without any has one response.
+        """Wait for the calls of the round and return their responses in order; a reply without calls has one response.
 
         After an interruption it may be called again. Collected responses are dropped.
         """
@@ -87,7 +87,7 @@ class Rounds:
         return responses
 
     def _missing(self) -> str:
-        """What is wrong with a reply in which there is no call."""
+        """The error of a reply without a call."""
         author = self.author or self.manager
         if not author.truncated:
             return f"there is no call in the reply: call a tool, or {FINAL} to end"
@@ -95,7 +95,7 @@ class Rounds:
         return "the reply was cut off before a call was complete"
 
     async def _judged(self, key: str, place: int, call: ToolCall | BadCall) -> Order | Response:
-        """A call as it can be made, or the response to a call that cannot be made."""
+        """A valid call, or the response to an invalid one."""
         name = (call.name or "")[:_NAME_CHARACTERS]
         try:
             if isinstance(call, BadCall):
@@ -113,7 +113,7 @@ class Rounds:
         return Order(key, tool, arguments, fault)
 
     def _known(self, name: str) -> Tool:
-        """The tool of that name; ValueError if there is none."""
+        """The tool of that name; ValueError for an unknown name."""
         if name not in self.tools:
             known = [*self.tools, *self.others]
             near = nearest(name, known)
@@ -122,10 +122,10 @@ class Rounds:
         return self.tools[name]
 
     def _forked(self, order: Order, promised: float) -> Order | Response:
-        """A call that is set to work, or the response to a call that the budget forbids.
+        """A call that was started, or the response to a call that the budget forbids.
 
-        Its cost is known from the start: one that never gets its turn costs nothing. `promised` are the costs of its
-        siblings, which are charged when these are over.
+        A call that never starts costs nothing. `promised` is the cost of the other calls of the round, which is charged
+        when they end.
         """
         tool, fault, session = order.tool, order.fault, self.desk.session
         agent = tool.agent(order.arguments, self.desk) if fault is None else session.code(tool.name)
@@ -139,10 +139,10 @@ class Rounds:
                 agent.spend(tool.cost)
 
         work = paid_work(tool, order.arguments, self.desk) if fault is None else made_to_fail
-        shown = json_values(order.arguments)
+        arguments = json_values(order.arguments)
         try:
             self.manager.account.require_left("cost", promised=promised if tool.cost else 0)
-            session.fork(self.manager, order.key, agent, work, seconds=self.seconds, arguments=shown)
+            session.fork(self.manager, order.key, agent, work, seconds=self.seconds, arguments=arguments)
         except BudgetExhausted as error:
             return Response(tool.name, CallStatus.EXEC_ERR, str(error))
         return order

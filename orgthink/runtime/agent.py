@@ -50,10 +50,6 @@ def result_of(returned: Result | str | None, stop: StopReason) -> Result:
     return Result(returned or "", status)
 
 
-def _nothing() -> None:
-    """No partial answer."""
-
-
 Work = Callable[["Agent"], Awaitable[Result | str | None]]
 """What a forked agent does. It returns a text, or `None` for nothing; its status follows from why the agent stopped.
 
@@ -90,7 +86,7 @@ class Agent(Decoder):
         self.approval: Approval | None = None
         self.organizes = False
         """Whether an organization does its work."""
-        self.so_far: Callable[[], str | None] = _nothing
+        self.so_far: Callable[[], str | None] = lambda: None
         """What it returns if a deadline or a budget ends it now."""
         self.over = inf
         """When its deadline passes, or that of one above it, in seconds on the watch of its chain of work."""

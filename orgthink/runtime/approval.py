@@ -83,7 +83,7 @@ class Approver:
         return isinstance(ruling, Allow)
 
     async def _ruling(self, call: PendingCall) -> Allow | Deny | None:
-        """The decision; `None` if there is none in time."""
+        """The decision; `None` after the deadline."""
 
         async def asking() -> Allow | Deny:
             try:

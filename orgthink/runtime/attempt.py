@@ -33,9 +33,9 @@ async def attempt(
 ) -> Episode:
     """Run the organization on the problem. Failures and limits end up in the episode; bugs are raised.
 
-    `approve` decides about every fork before it begins. Where the caller's task is cancelled, `cancelled` is told what
-    the episode came to; where a bug ends it, `broken` is, before the bug is raised: what its agents did was paid for.
-    `since` is the seconds that the attempt has taken before, where the organization goes on from a record.
+    `approve` decides about every fork before it begins. If the caller's task is cancelled, `cancelled` gets the
+    episode; if a bug ends it, `broken` gets the episode before the bug is raised: its tokens were paid. `since` is the
+    seconds that an attempt which continues from a record has taken before.
     """
     limits = limits or Limits()
     how = {"roles": roles, "limits": limits, "sample": sample, "watch": watch, "since": since, "approve": approve}
@@ -47,9 +47,10 @@ async def attempt(
     except DeadlineMissed:
         end.stop, end.cancel, end.answer = StopReason.DEADLINE, CancelSource.LIMIT, session.so_far()
     except asyncio.CancelledError as stray:
-        if not _is_ended():
+        task = asyncio.current_task()
+        if task is None or not task.cancelling():  # the work was cancelled, not the caller
             _tell(broken, organization, session, end)
-            raise RuntimeError("the work was cancelled from within, though nobody ended the episode") from stray
+            raise RuntimeError("the organization cancelled itself, but its episode was not ended") from stray
         end.stop, end.cancel, end.answer = StopReason.CANCELLED, CancelSource.OPERATOR, session.so_far()
         if cancelled is not None:
             cancelled(_episode(organization, session, end))
@@ -61,20 +62,14 @@ async def attempt(
 
 
 def _tell(broken: Callable[[Episode], object], organization: Organization, session: Session, end: _End) -> None:
-    """Tell what an episode came to that a bug ended, unless the bug left nothing that can be told."""
+    """Pass on an episode that a bug ended, unless the bug prevents that."""
     end.stop = StopReason.ERROR
     with suppress(Exception):  # it would hide the bug
         broken(_episode(organization, session, end))
 
 
-def _is_ended() -> bool:
-    """Whether somebody has cancelled the caller's task, rather than the work itself."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
 class WrongReturn(TypeError):
-    """An organization returns something else than a text: a bug of it, which ends one episode."""
+    """An organization returned something other than a text: a bug, which ends one episode."""
 
 
 class _End:

@@ -43,22 +43,18 @@ class Limits:
     depth: int = 1
     """Levels of forks: 1 lets an organizer have workers, 2 lets those have their own. Code takes no level."""
     episode_seconds: float | None = None
-    """Deadline of the episode. """
+    """Deadline of the episode."""
     agent_seconds: float | None = None
     """Deadline of each forked agent, from the moment it starts."""
     answer_seconds: float | None = None
-    """Deadline of a person: of an approval, and of a forked agent for which a person writes, instead of its other
-    one."""
+    """Deadline of people: of an approval, and instead of `agent_seconds` of a forked agent for which a person
+    writes."""
     grace: float = 1.0
     """Seconds that cancelled work gets to clean up."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.capacity, int):
-            raise ValueError(f"capacity is {self.capacity}: it must be a whole number")
-        if self.capacity < 1:
-            raise ValueError(f"capacity is {self.capacity}: a pool needs at least one agent")
-        if self.capacity > MOST_CAPACITY:
-            raise ValueError(f"capacity is {self.capacity}: it is at most {MOST_CAPACITY:,}")
+        if not isinstance(self.capacity, int) or not 1 <= self.capacity <= MOST_CAPACITY:
+            raise ValueError(f"capacity is {self.capacity}: it must be a whole number from 1 to {MOST_CAPACITY:,}")
         require_at_least(0, self, *(item.name for item in fields(self)))
 
     def account(self) -> Account:
@@ -124,13 +120,13 @@ class Account:
             self._parent.spend(name, amount)
 
     def require(self, name: str, amount: float = 1) -> None:
-        """Spend `amount` beforehand; raises BudgetExhausted if it is not left."""
+        """Spend `amount`; raises BudgetExhausted if less is left."""
         if self.left(name) < amount:
             raise self._exhausted(name)
         self.spend(name, amount)
 
     def require_left(self, *names: str, promised: float = 0) -> None:
-        """Raises BudgetExhausted if nothing is left of one of these beside what is promised."""
+        """Raises BudgetExhausted if no more than `promised` is left of one of these."""
         for name in names:
             if self.left(name) <= promised:
                 raise self._exhausted(name)

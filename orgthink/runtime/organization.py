@@ -82,7 +82,8 @@ def fork_organization(
         problem = sub_problem(session.problem, query, context)
         return await organization.run(problem, session.nested(agent, problem))
 
-    agent = session.stand_in(organization.name)
+    agent = session.code(organization.name)
+    agent.organizes = True
     session.fork(parent, key, agent, work, seconds=seconds, arguments={"query": query})
     return agent
 

@@ -1,7 +1,7 @@
 """A session: one episode while it happens. The primitives of every organization, which record themselves.
 
-`agent` makes an agent, `fork` sets one to work beside its parent, `join` waits for it, `call` is both. `nested` is the
-session as an organization sees it that works in the place of a forked agent.
+`agent` makes an agent, `fork` starts it while its parent continues, `join` waits for it, `call` does both. `nested` is
+the session of an organization that works in the place of a forked agent.
 A worker's failure is a result with a status; only a bug ends its siblings. Whatever ends an episode ends
 its agents, and ending an agent aborts its request to the engine.
 """
@@ -156,12 +156,6 @@ class Session:
         """An agent without a model that is forked: a tool."""
         return self._new(role, (), None)
 
-    def stand_in(self, role: str) -> Agent:
-        """An agent that is forked, and in whose place an organization then works: see `nested`."""
-        agent = self.code(role)
-        agent.organizes = True
-        return agent
-
     def nested(self, agent: Agent, problem: Problem) -> Session:
         """This session for an organization that works on another problem in the place of a forked agent.
 
@@ -218,7 +212,7 @@ class Session:
         seconds: float | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> None:
-        """Let `child` do `work` beside its parent, which may join it by the key. The key must be free.
+        """Start the `work` of `child` while its parent continues, which may join it by the key. The key must be free.
 
         Its budget is what is left of the parent's, or `budget` within that: amounts of tokens, turns, cost and forks.
         BudgetExhausted if the budget forbids the fork, or leaves a child that decodes no tokens or turns. Its deadline
@@ -282,13 +276,13 @@ class Session:
         """Do the root's work in all but a reserve of its budget, which it may use afterwards.
 
         The reserve is the amounts in `amounts`, and a share of the tokens and the seconds. When the other seconds are
-        over, the work ends with what it forked, and returns `None`.
+        over, the work and its forks end, and the result is `None`.
         """
         whole = root.account
-        kept = {**amounts, "tokens": ceil(share * whole.left("tokens")) if whole.left("tokens") < inf else 0}
+        reserved = {**amounts, "tokens": ceil(share * whole.left("tokens")) if whole.left("tokens") < inf else 0}
         root.account = whole.inherit(
             deeper=False,
-            **{name: max(0, whole.left(name) - each) for name, each in kept.items() if whole.left(name) < inf},
+            **{name: max(0, whole.left(name) - each) for name, each in reserved.items() if whole.left(name) < inf},
         )
         seconds = root.over - asyncio.get_running_loop().time()
         try:

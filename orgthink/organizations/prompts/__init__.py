@@ -1,7 +1,7 @@
-"""Prompts are data: a style has one template a role, from a TOML file.
+"""Prompts are data: a style has one template for each role, from a TOML file.
 
-solver = "Solve {question}"         # a template: what stands in braces is filled in
-corrector = [                       # several messages: a system's, or a dialogue
+solver = "Solve {question}"         # a template: names in braces are filled in
+corrector = [                       # several messages: a system message, or a dialogue
     { user = "{question}" },
     { assistant = "{solution}" },
     { user = "Mend it: {report}" },
@@ -42,17 +42,17 @@ def _nothing(problem: Problem) -> Mapping[str, object]:
 
 
 SPEAKERS = ("system", "user", "assistant")
-"""Who may say a message of a template."""
+"""Roles of the messages of a template."""
 Template = str | tuple[Message, ...]
 """The text of the user's message, or several messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How organizations ask: the templates of their roles."""
+    """A prompt style: the templates of all roles."""
 
     name: str
-    """What errors call it."""
+    """Name in error messages."""
     templates: Mapping[str, Template]
     """Role → template."""
     verdicts: VerdictForm = MARKDOWN
@@ -92,7 +92,7 @@ def style_of_file(file: Path) -> Style:
 
 
 def _require_placeholders(style: Style) -> None:
-    """UserError for a placeholder of a shipped role that nothing fills in: its model would be asked without it."""
+    """UserError for an unknown placeholder in the template of a shipped role."""
     known = {name for template in PAPER.templates.values() for name in _placeholders(template)}
     for role in style.templates.keys() & PAPER.templates.keys():
         for name in _placeholders(style.templates[role]) - known - set(COUNTS):
@@ -102,7 +102,7 @@ def _require_placeholders(style: Style) -> None:
 
 
 def _placeholders(template: Template) -> set[str]:
-    """Names between braces; none if the braces do not match, which is said where the template is filled in."""
+    """Names between braces; empty if the braces do not match, an error that `prompt` reports."""
     texts = [template] if isinstance(template, str) else [message.content for message in template]
     with suppress(ValueError):
         return {name for text in texts for _, name, _, _ in Formatter().parse(text) if name and name.isidentifier()}
@@ -132,20 +132,20 @@ STYLES: Registry[Style] = Registry(
 
 @cache
 def style_named(name: str) -> Style:
-    """The style of a name or of a TOML file. ValueError (UserError) if there is none."""
+    """The style of a name or of a TOML file. ValueError (UserError) for an unknown name."""
     return style_of_file(Path(name)) if name.endswith(".toml") else STYLES.named(name)
 
 
 COUNTS = ("capacity", "workers")
-"""Placeholders that are numbers of the organization: no text stands for them."""
+"""Placeholders for numbers of the organization."""
 
 
 def prompt(style: str, role: str, problem: Problem, /, *, capacity: int = 1, **values: object) -> tuple[Message, ...]:
-    """The prompt of a role for a problem, whose template takes from the values what it has placeholders for.
+    """The prompt of a role for a problem; the values fill the placeholders of its template.
 
-    A placeholder without a value is left empty, and the paragraph of an instruction left out where there is none. What
-    is filled in is not searched for placeholders. Who is told the question is told the conversation before it.
-    UserError if the style has no template for the role.
+    A placeholder without a value stays empty, and the paragraph of an empty instruction is left out. Placeholders in a
+    value are plain text. A prompt with the question begins with the conversation before it. UserError if the style has
+    no template for the role.
     """
     found = style_named(style)
     if role not in found.templates:
