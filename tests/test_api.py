@@ -125,7 +125,7 @@ def evaluation(organizations: list[str], **settings: Any) -> Run:
         (lambda: evaluation(["sequential"], samples=0), "samples is 0: it must be at least 1"),
         (lambda: evaluation(["sequential"], concurrency=0), "concurrency is 0: it must be at least 1"),
         (lambda: evaluation([]), "no organization: name at least one"),
-        (lambda: orgthink.solve("q", "sequential", model=engine("a"), capacity=0), "capacity is 0: a pool needs"),
+        (lambda: orgthink.solve("q", "sequential", model=engine("a"), capacity=0), "capacity is 0: it must be"),
         (lambda: orgthink.train("asyncthink-qwen3-moth"), "did you mean asyncthink-qwen3-math"),
         (lambda: orgthink.train("asyncthink-qwen3-math", settings={"rollout.grop": 3}), "rollout has no 'grop'"),
     ],

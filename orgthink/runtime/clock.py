@@ -15,6 +15,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from orgthink.util.threads import at_work
+
 T = TypeVar("T")
 
 LAST_SECONDS = 10.0
@@ -74,6 +76,10 @@ def _end(loop: asyncio.AbstractEventLoop) -> None:
             _log.warning("%d task(s) do not end when they are cancelled: the program ends without them", len(late))
 
 
+_POLL = 0.05
+"""Longest real wait for a thread, in seconds."""
+
+
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """`time()`, sleeps and timeouts run on virtual seconds. Real I/O would not be waited for."""
 
@@ -103,8 +109,9 @@ class _JumpingSelector(selectors.SelectSelector):
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if ready:
+        working = at_work() and timeout != 0
+        ready = super().select(_POLL if working else 0)
+        if ready or working:  # no virtual second passes while a thread works
             return ready
         if timeout is None:
             raise RuntimeError("deadlock: every task waits and no timer is set")

@@ -48,9 +48,11 @@ class Threads:
         await places.acquire()
         future: Future[T] = Future()
         seen = partial(copy_context().run, _ordinary, work, *arguments, **named)
+        _under_way.add(future)
         try:
             threading.Thread(target=_carry_out, args=(future, seen, loop, places), daemon=True).start()
         except RuntimeError:  # the system has no more threads
+            _under_way.discard(future)
             places.release()
             raise
         try:
@@ -62,7 +64,6 @@ class Threads:
 def _carry_out(
     future: Future[Any], work: Callable[[], Any], loop: asyncio.AbstractEventLoop, places: asyncio.Semaphore
 ) -> None:
-    _under_way.add(future)
     try:
         if future.set_running_or_notify_cancel():
             future.set_result(work())
@@ -84,6 +85,11 @@ def _ordinary(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         if isinstance(error, Exception) and not isinstance(error, StopIteration):
             raise
         raise RuntimeError(f"the work raised {type(error).__name__}: {error_text(error)}") from error
+
+
+def at_work() -> bool:
+    """Whether any thread works; otherwise the event loops have their results."""
+    return bool(_under_way)
 
 
 def have_ended() -> bool:
