@@ -92,7 +92,9 @@ def understood(words: list[str]) -> None:
         try:
             verb.plan()
         except UserError as error:
-            if not re.search("needs its rows|no file of problems|problems.jsonl, row 1", str(error)):  # data that is not on this machine
+            if not re.search(
+                "needs its rows|no file of problems|problems.jsonl, row 1", str(error)
+            ):  # data that is not on this machine
                 raise
     elif isinstance(verb, RunCommand):
         verb.plan_of(QUESTION, (verb.organization,), n=1)
