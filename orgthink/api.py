@@ -66,7 +66,7 @@ class Run:
 
 
 def load_run(path: str | Path) -> Run:
-    """A stored run. UserError if there is none at the path."""
+    """A stored run. UserError if the path holds no run."""
     folder = RunFolder.open(Path(path))
     return Run(folder.path, list(folder.episodes()))
 

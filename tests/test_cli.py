@@ -696,7 +696,7 @@ def _train(run: Path) -> None:
         ("view models", "models is not a run folder"),
         ("view run --episode 7", "unknown episode"),
         ("view run --out nowhere/page.html", "No such file"),
-        ("view run --transcript --out page.html", "--transcript prints text and writes no file"),
+        ("view run --transcript --out page.html", "--transcript shows a run and writes no file"),
         ("train marsrl-qwen", "unknown recipe 'marsrl-qwen': did you mean marsrl-qwen3?"),
         ("train --resume run", "run holds a run of kind eval, not train"),
     ],

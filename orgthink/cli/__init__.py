@@ -25,6 +25,9 @@ NEW_OBJECTS = 20_000
 700, the collector takes half of the time of 10,000 agents."""
 
 
+SEVERAL = ("--organizations", "--models", "--set", "--roles", "--sampling", "--assume", "--cluster", "--only")
+"""Options with several values: `--set A=1 --set B=2` is `--set A=1 B=2`."""
+
 ELSEWHERE = {
     "demo": DEMO,
     "arena": "the arena is a package: pip install orgthink-arena (in a checkout: pip install ./packages/arena)",
@@ -81,27 +84,16 @@ def _run(argv: Sequence[str] | None) -> int:
         return 1
     except OSError as error:
         what = error.strerror or str(error)
-        named = error.filename or ("the current folder" if _is_gone() else None)
-        return _complain(f"{named}: {what}" if named else what)
+        return _complain(f"{error.filename}: {what}" if error.filename else what)
     except KeyboardInterrupt:
         _complain("stopped")
         return INTERRUPTED
-
-
-def _is_gone() -> bool:
-    """Whether the current folder was removed."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        return True
-    return False
 
 
 def _verb(argv: Sequence[str]) -> Callable[[], int]:
     """The command of the arguments. tyro's frames become one line."""
     import tyro
 
-    from orgthink.cli.repeated import gathered
     from orgthink.util.errors import UserError, pick
     from orgthink.util.registry import COMMANDS
 
@@ -118,7 +110,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
                 verbs,
                 prog="orgthink",
                 description="Run, measure and train language models that organize themselves.",
-                args=gathered(argv, verbs.get(first)) or ["--help"],
+                args=gathered(argv) or ["--help"],
                 config=(tyro.conf.DisallowNone, tyro.conf.FlagCreatePairsOff),
             )
     except OSError as failure:  # while it prints a help text
@@ -127,6 +119,25 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
         if not end.code:
             raise
         raise UserError(_unframed(complaint.getvalue())) from None
+
+
+def gathered(argv: Sequence[str]) -> list[str]:
+    """Arguments with all values of a repeated option after its first occurrence: tyro takes only the last ones."""
+    groups: list[list[str]] = [[]]
+    group = groups[0]
+    for argument in argv:
+        name, equals, value = argument.partition("=")
+        option = name.replace("_", "-")
+        several = option in SEVERAL
+        values = [value] if several and equals else []
+        if several and (earlier := next((each for each in groups if each[:1] == [option]), None)):
+            group = earlier
+            group += values
+        elif argument.startswith("--"):
+            groups.append(group := [option, *values] if several else [argument])
+        else:
+            group.append(argument)
+    return [argument for group in groups for argument in group]
 
 
 def _unframed(frame: str) -> str:

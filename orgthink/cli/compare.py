@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.table import conditions, lay_out, shown
+from orgthink.cli.table import conditions, interval, lay_out
 from orgthink.measure.comparison import Flip, by_organization, flips, paired
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
@@ -96,9 +96,9 @@ def print_comparison(compared: Mapping[str, Mapping[str, Mapping[str, Any]]], be
             label, factor, digits = UNITS[measure]
             mean = {"mean": found["baseline"], "low": None, "high": None}
             change = "–" if found["change"] is None else f"{100 * found['change']:+.0f}"
-            gap, n = shown(found["difference"], factor, digits), str(found["difference"]["n"])
+            gap, n = interval(found["difference"], factor, digits), str(found["difference"]["n"])
             first = excerpt(name) if measure == "all_correct" else ""
-            rows.append([first, label, shown(mean, factor, digits), gap, change, n])
+            rows.append([first, label, interval(mean, factor, digits), gap, change, n])
     show("", *lay_out(header, rows, shutil.get_terminal_size((120, 24)).columns))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
+from orgthink.cli.resuming import needing
 from orgthink.evaluate.plan import up_to
 from orgthink.measure.accuracy import mixed
 from orgthink.record.folder import RunFolder, require_output
@@ -83,11 +84,9 @@ class ExportRows:
     answers, to grade them again."""
 
     def __call__(self) -> int:
-        try:
+        with needing("local"):
             from orgthink.training.interchange.trainers import TARGETS, Conditions
             from orgthink.training.recipes import registry as recipes
-        except ModuleNotFoundError as error:
-            raise UserError(f"rows need {error.name}: pip install 'orgthink[local]'") from error
         require_output(self.out)
         if self.version < 0:
             raise UserError(f"--version {self.version}: it must be a number from 0 on")
@@ -132,10 +131,8 @@ class ExportOtlp:
 
 def collector_at(url: str, content: bool) -> Collector:
     """The collector at a URL. UserError for an invalid URL, or without OpenTelemetry's SDK."""
-    try:
+    with needing("otel"):
         from orgthink.export.otlp import Collector
-    except ModuleNotFoundError as error:
-        raise UserError('sending spans needs the extra: pip install "orgthink[otel]"') from error
     return Collector(url, content=content)
 
 

@@ -7,17 +7,18 @@ import shutil
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from orgthink.cli.resuming import needing
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import TaskFamily
-from orgthink.util.errors import UserError, pick
+from orgthink.util.errors import pick
 from orgthink.util.registry import Registry
 from orgthink.util.terminal import show
 
@@ -63,10 +64,8 @@ class List:
 
 def _registry(where: str) -> Registry[object]:
     module, _, name = where.partition(":")
-    try:
+    with needing("local"):
         return getattr(import_module(module), name)
-    except ModuleNotFoundError as error:
-        raise UserError(f"{where} needs {error.name}: pip install 'orgthink[local]'") from error
 
 
 def _lines(where: str) -> Iterator[tuple[str, str]]:
@@ -84,30 +83,24 @@ def summary(target: str) -> str:
     one is listed as well."""
     module, _, name = target.partition(":")
     try:
-        return _sentence(_source(module), name)
+        spec = find_spec(module)
+        text = Path(spec.origin).read_text(encoding="utf-8") if spec is not None and spec.origin else ""
+        return _sentence(ast.parse(text), name)
     except Exception as error:  # importing its package may raise anything
         return f"cannot be read: {type(error).__name__}: {error}"
 
 
-@cache
-def _source(module: str) -> ast.Module:
-    spec = find_spec(module)
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(f"there is no module {module}")
-    return ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
-
-
 def _sentence(tree: ast.Module, name: str) -> str:
     """The docstring of a definition; for a value the string after it, or else that of its class or function."""
-    for node, after in zip(tree.body, [*tree.body[1:], None], strict=True):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
-            return _first(ast.get_docstring(node) or "")
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if any(isinstance(one, ast.Name) and one.id == name for one in targets):
-            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                return _first(str(after.value.value))
-            made = getattr(getattr(node, "value", None), "func", None)
-            return _sentence(tree, made.id) if isinstance(made, ast.Name) and made.id != name else ""
+    for node, after in pairwise([*tree.body, ast.Pass()]):
+        if getattr(node, "name", None) == name:
+            return _first(ast.get_docstring(node) or "")  # type: ignore[arg-type]  # a class or a function
+        if isinstance(node, ast.Assign | ast.AnnAssign) and ast.unparse(node).split(":")[0].split(" ")[0] == name:
+            match after, node.value:
+                case ast.Expr(ast.Constant(text)), _:
+                    return _first(str(text))
+                case _, ast.Call(ast.Name(made)) if made != name:
+                    return _sentence(tree, made)
     return ""
 
 

@@ -5,31 +5,32 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from queue import SimpleQueue
 from types import FrameType
 from typing import Any, TypeVar
 
-from orgthink.cli.notes import note
 from orgthink.evaluate.spending import Bound
 from orgthink.record.folder import RunFolder
 from orgthink.training.interrupt import answer
 from orgthink.util.errors import UserError
 from orgthink.util.settings import require_known
+from orgthink.util.terminal import show
 
 T = TypeVar("T")
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 
-BLOCKED_SECONDS = 2.0
-"""An event loop that does not run for this long after the second Ctrl-C is blocked."""
-
 SPENT = 3
 """Exit code of a run that reached a limit on its spending."""
+
+
+def note(*lines: str | None) -> None:
+    """Print the lines that are not empty, on standard error."""
+    for line in filter(None, lines):
+        show(f"orgthink: {line}", error=True)
 
 
 def resumed(command: Any, **others: Any) -> RunFolder:
@@ -52,6 +53,15 @@ def settings_of(folder: RunFolder, kind: str, cls: type[T]) -> T:
 def again(folder: RunFolder) -> str:
     """How to resume a run."""
     return f"go on with: orgthink {folder.config['kind']} --resume {folder.path}"
+
+
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Around imports of an extra of the package: UserError if it is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UserError(f"this command needs {error.name}: pip install 'orgthink[{extra}]'") from error
 
 
 @contextmanager
@@ -85,33 +95,22 @@ def exit_code(
 
 
 async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object, T]]) -> T | None:
-    """Do the work. The first Ctrl-C sets the event that the work gets, the second cancels it: then the result is
-    `None`.
-
-    KeyboardInterrupt at the third Ctrl-C, or if the loop does not take the second one because the work blocks it.
+    """Do the work. The first Ctrl-C sets the event that the work gets, the second cancels the work: then the result is
+    `None`. KeyboardInterrupt at the third, which also ends work that blocks the loop.
     """
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     task = loop.create_task(work(stop))
-    times, taken = 0, threading.Event()
-    second: SimpleQueue[None] = SimpleQueue()  # a handler may interrupt its own put
-    threading.Thread(target=_insist, args=(second, taken), daemon=True).start()
-
-    def cancel() -> None:
-        taken.set()
-        task.cancel()
+    times = 0
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         """Runs at once, also while the loop is busy."""
         nonlocal times
         times += 1  # before the answer: the next Ctrl-C may follow it at once
-        if times == 1:
-            loop.call_soon_threadsafe(stop.set)
-            answer("orgthink: finishing running work; Ctrl-C again stops now")
-        elif times == 2:
-            loop.call_soon_threadsafe(cancel)
-            second.put(None)
-        else:
+        if times > 2:
             raise KeyboardInterrupt
+        loop.call_soon_threadsafe(stop.set if times == 1 else task.cancel)
+        if times == 1:
+            answer("orgthink: finishing running work; Ctrl-C again stops now")
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:
@@ -123,15 +122,6 @@ async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object
     finally:
         if signal.getsignal(signal.SIGINT) is interrupt:  # not if the program has given up a task that never ends
             signal.signal(signal.SIGINT, before)
-        taken.set()
-        second.put(None)
-
-
-def _insist(second: SimpleQueue[None], taken: threading.Event) -> None:
-    """In a thread: a third Ctrl-C for the main one unless its loop takes the second one."""
-    second.get()
-    if not taken.wait(BLOCKED_SECONDS):
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # it also ends a sleep
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from tyro.conf import Positional, arg
 
 from orgthink.cli.notes import note, pool_notes, price_note, question_note, return_notes
 from orgthink.cli.options import Options, read_prices
-from orgthink.cli.story import Story
 from orgthink.engines import Engines
 from orgthink.evaluate.plan import QUESTION, distinct
 from orgthink.evaluate.run import solve
@@ -21,6 +20,7 @@ from orgthink.measure.usage import Prices, dollars, sampled_tokens, spent
 from orgthink.record.episode import Episode, Problem
 from orgthink.record.episode_json import dump
 from orgthink.record.guard import engine_failed, failure_message
+from orgthink.runtime.agent import Agent
 from orgthink.runtime.attempt import WrongReturn
 from orgthink.runtime.clock import run_main
 from orgthink.util.errors import UserError, required
@@ -106,3 +106,31 @@ def as_json(episode: Episode, prices: Prices) -> dict[str, object]:
         "dollars": spent(episode, prices),
         "episode": json.loads(dump(episode)),
     }
+
+
+_WORDS = {"start": "starts", "fork": "forks", "join": "joins", "end": "ends:"}
+
+
+class Story:
+    """Prints events. The text of an agent (│) is printed before its next event, such as the text of a Join (◂)."""
+
+    def __init__(self) -> None:
+        self._pending: dict[str, str] = {}
+
+    def watch(self, kind: str, agent: Agent, text: str) -> None:
+        """The watcher of a session."""
+        if kind == "text":
+            self._pending[agent.id] = self._pending.get(agent.id, "") + text
+            return
+        self._lines(agent, "│", self._pending.pop(agent.id, ""))
+        if kind == "inject":
+            self._lines(agent, "◂", text)
+        else:
+            self._line(agent, f"{_WORDS[kind]} {text}".rstrip())
+
+    def _lines(self, agent: Agent, mark: str, text: str) -> None:
+        for line in text.strip().splitlines():
+            self._line(agent, f"{mark} {line.strip()}")
+
+    def _line(self, agent: Agent, text: str) -> None:
+        show(f"{agent.steps:5d}  {agent.id:<14} {text}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
+from orgthink.cli.resuming import needing
+from orgthink.cli.table import aligned
 from orgthink.util.errors import UserError, user_input
 from orgthink.util.terminal import show
 
@@ -39,12 +41,10 @@ class Size:
     name lists all of them."""
 
     def __call__(self) -> int:
-        try:
+        with needing("local"):
+            from orgthink.training.cluster.sizing.model import config_of, known_models, require_known
+            from orgthink.training.cluster.sizing.recipe import model_of, plans
             from orgthink.training.recipes import registry as recipes
-        except ModuleNotFoundError as error:
-            raise UserError(f"sizes of recipes need {error.name}: pip install 'orgthink[local]'") from error
-        from orgthink.training.cluster.sizing.model import config_of, known_models, require_known
-        from orgthink.training.cluster.sizing.recipe import model_of, plans
 
         if self.gpus < 1:
             raise UserError(f"--gpus {self.gpus}: it must be at least 1")
@@ -83,45 +83,33 @@ def summary(plan: Plan) -> list[str]:
 
 
 GIB = 2**30
+STATES = ("weights", "gradients", "adam", "reference", "gathered", "activations", "sampler")
+PARTS = ("prefill", "decoding", "training", "push")
 
-ROWS: Mapping[str, Callable[[Plan], float | None]] = {
-    "weights GiB": lambda plan: plan.memory.weights / GIB,
-    "gradients GiB": lambda plan: plan.memory.gradients / GIB,
-    "Adam states GiB": lambda plan: plan.memory.adam / GIB,
-    "reference GiB": lambda plan: plan.memory.reference / GIB,
-    "gathered GiB": lambda plan: plan.memory.gathered / GIB,
-    "activations GiB": lambda plan: plan.memory.activations / GIB,
-    "sampler GiB": lambda plan: plan.memory.sampler / GIB,
-    "its cache GiB": lambda plan: max(0.0, plan.memory.cache) / GIB,
-    "= training GiB": lambda plan: plan.memory.training / GIB,
-    "= sampling GiB": lambda plan: plan.memory.sampling / GIB if plan.work.concurrent else None,
-    "concurrent sequences": lambda plan: plan.fitting,
-    "prefill s": lambda plan: None if plan.seconds is None else plan.seconds.prefill,
-    "decoding s": lambda plan: None if plan.seconds is None else plan.seconds.decoding,
-    "training s": lambda plan: None if plan.seconds is None else plan.seconds.training,
-    "push s": lambda plan: None if plan.seconds is None else plan.seconds.push,
-    "= step s": lambda plan: None if plan.seconds is None else plan.seconds.step,
-}
-"""Rows of the table: memory of one GPU; sequences and seconds of the cluster."""
+
+def measures(plan: Plan) -> dict[str, float | None]:
+    """Rows of the table: memory of one GPU; sequences and seconds of the cluster."""
+    memory, seconds = plan.memory, plan.seconds
+    return {
+        **{f"{name} GiB": getattr(memory, name) / GIB for name in STATES},
+        "cache GiB": max(0.0, memory.cache) / GIB,
+        "= training GiB": memory.training / GIB,
+        "= sampling GiB": memory.sampling / GIB if plan.work.concurrent else None,
+        "concurrent sequences": plan.fitting,
+        **{f"{name} s": None if seconds is None else getattr(seconds, name) for name in PARTS},
+        "= step s": None if seconds is None else seconds.step,
+    }
 
 
 def table(found: Sequence[Plan]) -> list[str]:
     """A column for each plan, without rows that are empty for all plans; then the verdict of each plan."""
     heads = [f"{plan.name} × {plan.cluster.gpus}" for plan in found]
-    lines = [["", *heads]]
-    for name, value in ROWS.items():
-        values = [value(plan) for plan in found]
-        if any(values):
-            lines.append([name, *map(number, values)])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    rows = [
-        "  ".join(
-            [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
-        )
-        for line in lines
-    ]
-    most = max(map(len, heads))
-    return ["", *rows, "", *(f"{head:<{most}}  {plan.verdict}" for head, plan in zip(heads, found, strict=True))]
+    columns = [measures(plan) for plan in found]
+    rows = [[name, *(number(column[name]) for column in columns)] for name in columns[0]]
+    empty = number(None), number(0)
+    rows = [row for row in rows if not all(cell in empty for cell in row[1:])]
+    verdicts = [f"{head}  {plan.verdict}" for head, plan in zip(heads, found, strict=True)]
+    return ["", *aligned([["", *heads], *rows]), "", *verdicts]
 
 
 def number(value: float | None) -> str:

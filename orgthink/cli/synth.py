@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from orgthink.cli.progress import progress
-from orgthink.cli.resuming import exit_code, interruptible, resumed, settings_of, stoppable, written
+from orgthink.cli.resuming import exit_code, interruptible, needing, resumed, settings_of, stoppable, written
 from orgthink.engines import Engines, engine_spec
-from orgthink.engines.engine import Engine
 from orgthink.evaluate.run import require_planned
 from orgthink.record.episode import Sampling
 from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.record.guard import failure_message
 from orgthink.runtime.clock import run_main
 from orgthink.util.errors import UserError, required, user_input
+from orgthink.util.tabular import has_parquet
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ class Synth:
     """Run folder to go on with. Its settings hold."""
 
     def __call__(self) -> int:
-        from orgthink.training.coldstart.synthesis import Synthesis
-
+        with needing("local"):
+            from orgthink.training.coldstart.synthesis import Synthesis
         if self.resume is None:
             plan = self.plan()
             return run_main(conduct(plan, self.out or dated(f"synth-{plan.task}")))
@@ -100,6 +100,9 @@ class Synth:
 
 async def conduct(plan: Synthesis, target: RunFolder | Path) -> int:
     """Make a new run at a path, or go on with one; print its result and return the exit code."""
+    from orgthink.training.coldstart.synthesis import synthesise
+    from orgthink.training.coldstart.teachers import model_teacher, program_teacher
+
     if isinstance(target, Path):
         require_vacant(target)
     elif (harvest := _concluded(plan, target)).done == plan.n and not harvest.failed:
@@ -111,8 +114,19 @@ async def conduct(plan: Synthesis, target: RunFolder | Path) -> int:
             if plan.teacher:
                 plan = replace(plan, teacher=await engines.named(plan.teacher))
             target = RunFolder.create(target, "synth", plan)
+        if engine is None:
+            teach = program_teacher(plan.task, plan.capacity, plan.seed)
+        else:
+            teach = model_teacher(engine, plan.sampling, plan.capacity, plan.seed)
         folder = target
-        harvest = await interruptible(lambda stop: _synthesise(plan, engine, folder, stop))
+
+        async def work(stop: asyncio.Event) -> Harvest:
+            with written(folder), progress(plan.n) as advance:
+                return await synthesise(
+                    plan, teach, folder, stop=stop, progress=lambda found: advance(found.done, counts(found))
+                )
+
+        harvest = await interruptible(work)
     return report(folder, _concluded(plan, folder) if harvest is None else harvest)
 
 
@@ -128,46 +142,25 @@ def _concluded(plan: Synthesis, folder: RunFolder) -> Harvest:
     return harvest
 
 
-async def _synthesise(plan: Synthesis, engine: Engine | None, folder: RunFolder, stop: asyncio.Event) -> Harvest:
-    from orgthink.training.coldstart.synthesis import synthesise
-    from orgthink.training.coldstart.teachers import model_teacher, program_teacher
-
-    if engine is None:
-        teach = program_teacher(plan.task, plan.capacity, plan.seed)
-    else:
-        teach = model_teacher(engine, plan.sampling, plan.capacity, plan.seed)
-    with written(folder), progress(plan.n) as advance:
-
-        def ended(harvest: Harvest) -> None:
-            advance(harvest.done, _counts(harvest))
-
-        return await synthesise(plan, teach, folder, stop=stop, progress=ended)
-
-
 def report(folder: RunFolder, harvest: Harvest) -> int:
     """Print the numbers of pairs, and how to go on if something is missing; return the exit code."""
-    from orgthink.training.coldstart.synthesis import ROWS, TABLE
-    from orgthink.util.tabular import has_parquet
+    from orgthink.training.coldstart.synthesis import ROWS
 
-    summary, total = harvest.summary(), harvest.plan.n
+    summary = harvest.summary()
     show(f"{summary['pairs']} query-response pairs of {summary['kept']} traces are in {folder.path / ROWS}")
-    if has_parquet():
-        show(f"the same in {folder.path / TABLE}")
-    else:
+    if not has_parquet():
         show("pip install 'orgthink[data]' and --resume write them as parquet too")
     for reason, count in summary["dropped"].items():
         show(f"dropped {count:>6}  {reason}")
-    broken = []
-    if harvest.failed:
-        broken.append((len(harvest.failed), f"requests failed ({failure_message(harvest.failed[0])})"))
+    broken = [(harvest.failed, f"requests failed ({failure_message(harvest.failed[0])})")] if harvest.failed else []
     if harvest.ungraded:
-        broken.append((len(harvest.ungraded), f"traces wait for their grade ({harvest.ungraded[0][1].why})"))
-    count, why = broken[0] if broken else (0, "")
-    why += "".join(f", {count} {more}" for count, more in broken[1:])
-    return exit_code(folder, harvest.done, total, "problems", count, why)
+        broken.append((harvest.ungraded, f"traces wait for their grade ({harvest.ungraded[0][1].why})"))
+    count = len(broken[0][0]) if broken else 0
+    why = ", ".join(f"{len(each)} {text}" if i else text for i, (each, text) in enumerate(broken))
+    return exit_code(folder, harvest.done, harvest.plan.n, "problems", count, why)
 
 
-def _counts(harvest: Harvest) -> str:
+def counts(harvest: Harvest) -> str:
     """The numbers of traces by their result."""
-    counts = f"kept {len(harvest.accepted)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"
-    return counts + (f"  ungraded {len(harvest.ungraded)}" if harvest.ungraded else "")
+    line = f"kept {len(harvest.accepted)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"
+    return line + (f"  ungraded {len(harvest.ungraded)}" if harvest.ungraded else "")

@@ -27,22 +27,12 @@ def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: Mapping[st
 def lay_out(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
     """Lines of a table that are no longer than `width`, if possible. No cell is ever cut.
 
-    A table that is too wide is turned: a row for each measure, a column for each organization, in several parts if they
-    do not fit next to each other.
+    A table that is too wide is turned: a row for each measure, a column for each organization.
     """
     lines = aligned([header, *rows])
     if max(map(len, lines)) <= width:
         return lines
-    parts: list[list[Sequence[str]]] = [[header]]
-    for row in rows:
-        if len(parts[-1]) > 1 and max(map(len, _turned([*parts[-1], row]))) > width:
-            parts.append([header])
-        parts[-1].append(row)
-    return [line for i, part in enumerate(parts) for line in ([""] if i else []) + _turned(part)]
-
-
-def _turned(columns: Sequence[Sequence[str]]) -> list[str]:
-    return aligned([list(line) for line in zip(*columns, strict=True)])
+    return aligned([list(line) for line in zip(header, *rows, strict=True)])
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
@@ -63,7 +53,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
     rows = []
     for name, row in summary.items():
         attempts = f"{row['n'] - row['ungraded']} / {row['n']}" if ungraded else str(row["n"])
-        numbers = (shown(column.value(row), column.factor, column.digits) for column in found)
+        numbers = (interval(column.value(row), column.factor, column.digits) for column in found)
         rows.append([excerpt(name), attempts, *numbers])
     return header, rows
 
@@ -105,7 +95,7 @@ def _bill(summary: Mapping[str, Mapping[str, Any]]) -> str:
     return f" Dollars of an episode; ${total:.4g} in all, {share:.0f} % by our own counts."
 
 
-def shown(estimate: Mapping[str, Any], factor: float, digits: int) -> str:
+def interval(estimate: Mapping[str, Any], factor: float, digits: int) -> str:
     """A mean with its interval."""
     if estimate["mean"] is None:
         return "–"

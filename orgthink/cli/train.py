@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from orgthink.cli.progress import progress
-from orgthink.cli.resuming import resumed, settings_of, written
+from orgthink.cli.resuming import needing, resumed, settings_of, written
 from orgthink.record.folder import RunFolder, require_vacant
 from orgthink.util.errors import UserError, required, user_input
 from orgthink.util.terminal import show
@@ -61,11 +61,9 @@ class Train:
     """Run folder to go on with. Its settings hold."""
 
     def __call__(self) -> int:
-        try:
+        with needing("local"):
             from orgthink.training.cluster.verl import launch
             from orgthink.training.recipes import registry as recipes
-        except ModuleNotFoundError as error:
-            raise UserError(f"training needs {error.name}: pip install 'orgthink[local]'") from error
         if self.cluster and self.backend != "verl":
             raise UserError("--cluster goes with --backend verl")
         if self.resume is not None:

@@ -11,14 +11,18 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from orgthink.cli.following import Following
 from orgthink.cli.table import conditions
 from orgthink.evaluate.plan import recorded
+from orgthink.export.perfetto import trace
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder, require_output
 from orgthink.util.errors import UserError, pick
 from orgthink.util.files import write_whole
 from orgthink.util.registry import registered_only
 from orgthink.util.terminal import show
+from orgthink.view import render
+from orgthink.view.transcript import transcript
 
 MOST_EPISODES = 2_000
 """Most episodes of a training on one page, unless a single step has more."""
@@ -53,6 +57,13 @@ class View:
             return self._view()
 
     def _view(self) -> int:
+        files = {"--out": self.out, "--perfetto": self.perfetto}
+        for option, chosen in {"--serve": self.serve, "--transcript": self.transcript}.items():
+            others = files if option == "--transcript" else {**files, "--episode": self.episode}
+            for other in (other for other, value in others.items() if chosen and value is not None):
+                raise UserError(f"{option} shows a run and writes no file: leave out {other}")
+        if self.serve and self.transcript:
+            raise UserError("--serve shows a run in a browser: leave out --transcript")
         require_output(self.out, self.perfetto)
         folder = RunFolder.open(self.folder)
         if self.serve:
@@ -60,29 +71,16 @@ class View:
         episodes = self._episodes(folder)
         if self.episode is not None:
             episodes = [pick("episode", self.episode, {episode.id: episode for episode in episodes})]
-        if self.transcript and (self.perfetto or self.out):
-            raise UserError("--transcript prints text and writes no file: leave out --out and --perfetto")
         if self.transcript:
-            from orgthink.view.transcript import transcript
-
             show(*map(transcript, episodes), end="")
             return 0
         show(page(folder, episodes, self.out))
         if self.perfetto is not None:
-            from orgthink.export.perfetto import trace
-
             write_whole(self.perfetto, json.dumps(trace(episodes)).encode())
             show(self.perfetto)
         return 0
 
     def _follow(self, folder: RunFolder) -> int:
-        from orgthink.cli.following import Following
-
-        for name, given in {"out": self.out, "perfetto": self.perfetto, "episode": self.episode}.items():
-            if given is not None:
-                raise UserError(f"--serve shows a run and writes no file: leave out --{name}")
-        if self.transcript:
-            raise UserError("--serve shows a run in a browser: leave out --transcript")
         with Following(folder, self.port, lambda: _html(folder, self._episodes(folder))) as server:
             show(f"{folder.path} at {server.url} until Ctrl-C")
             with suppress(KeyboardInterrupt):
@@ -93,7 +91,7 @@ class View:
         return self._of_training(folder) if folder.config["kind"] == "train" else list(folder.episodes())
 
     def _of_training(self, folder: RunFolder) -> list[Episode]:
-        """The episodes of the steps to show, grouped by step. UserError if there are none."""
+        """The episodes of the steps to show, grouped by step. UserError without episodes."""
         steps, groups = 0, list[list[Episode]]()
         for step, group in groupby(folder.episodes(), lambda episode: episode.step):
             steps += 1
@@ -118,8 +116,6 @@ def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) ->
 
 def _html(folder: RunFolder, episodes: list[Episode]) -> str:
     """The page of a run's episodes, in the order of its plan if it is known."""
-    from orgthink.view import render
-
     summary = None
     if folder.config["kind"] == "eval":
         with suppress(UserError):  # a task or an organization that is not installed here

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Any
 
 from orgthink.record.episode import Sampling
 from orgthink.runtime.organization import Organization
@@ -36,41 +36,29 @@ def require_forks(organization: Organization, capacity: int, depth: int) -> None
         raise UserError(f"{organization.name} contains organizations that fork: set --depth {levels} or more")
 
 
-class Sampled(Protocol):
-    """A role of a plan, or one whose engine is open."""
-
-    @property
-    def sampling(self) -> Sampling: ...
-
-
-class GreedyVote(NamedTuple):
-    """Agents with the same prompt that would sample the same text."""
-
-    role: str
-    """Their role."""
-    agents: int
-    """Their number."""
-
-
 def greedy_vote(
-    organization: Organization, sampling: Sampling, capacity: int, roles: Mapping[str, Sampled] | None = None
-) -> GreedyVote | None:
-    """The first role whose identical agents would be greedy; `None` without one."""
+    organization: Organization, sampling: Sampling, capacity: int, roles: Mapping[str, Any] | None = None
+) -> tuple[str, int] | None:
+    """Role and number of identical agents that would all sample the same text; `None` without such agents.
+
+    `roles` have a `sampling`: roles of a plan, or roles whose engines are open.
+    """
     for role, agents in organization.identical_agents(capacity).items():
         of_role = roles[role].sampling if roles and role in roles else sampling
         if agents > 1 and of_role.temperature == 0:
-            return GreedyVote(role, agents)
+            return role, agents
     return None
 
 
 def require_sampling_noise(
-    organization: Organization, sampling: Sampling, capacity: int, roles: Mapping[str, Sampled] | None = None
+    organization: Organization, sampling: Sampling, capacity: int, roles: Mapping[str, Any] | None = None
 ) -> None:
     """UserError if identical agents would be greedy: all their traces would be the same, and a vote useless."""
     if (greedy := greedy_vote(organization, sampling, capacity, roles)) is not None:
+        role, agents = greedy
         raise UserError(
-            f"{organization.name}: {greedy.agents} agents at temperature 0 would all write the same; give them a "
-            f"temperature, such as --sampling {greedy.role}.temperature=1"
+            f"{organization.name}: {agents} agents at temperature 0 would all write the same; give them a "
+            f"temperature, such as --sampling {role}.temperature=1"
         )
 
 

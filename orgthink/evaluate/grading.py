@@ -38,12 +38,12 @@ def grade_or_keep(episode: Episode, task: Task) -> Episode:
         return replace(episode, stop=StopReason.ERROR, error=why, error_kind=ErrorKind.TOOL)
 
 
-async def graded(episode: Episode, task: Task, *, beside: bool = True) -> Episode:
-    """`grade_or_keep`, in a thread if `beside`, because a slow grader would block the other episodes."""
-    return await in_thread(grade_or_keep, episode, task) if beside else grade_or_keep(episode, task)
+async def graded(episode: Episode, task: Task, *, threaded: bool = True) -> Episode:
+    """`grade_or_keep`, in a thread unless `threaded` is false: a slow grader would block the other episodes."""
+    return await in_thread(grade_or_keep, episode, task) if threaded else grade_or_keep(episode, task)
 
 
-async def graded_or_kept(episode: Episode, task: Task, crash: Crash) -> Episode:
+async def grade_safely(episode: Episode, task: Task, crash: Crash) -> Episode:
     """The graded episode. A bug of the grader loses only the grade; its traceback is stored. A UserError is raised."""
     try:
         found = await graded(episode, task)
@@ -69,7 +69,7 @@ async def grade_again(folder: RunFolder, task: Task, concurrency: int) -> None:
 
         async def again(episode: Episode) -> Episode:
             ended = replace(episode, stop=episode.root.stop, error=None, error_kind=None)
-            return await graded_or_kept(ended, task, journal.crash)
+            return await grade_safely(ended, task, journal.crash)
 
         waiting = [episode for episode in folder.episodes() if awaits_grade(episode)]
         folder.revise({one.id: one for one in await run_all(again, waiting, concurrency)})

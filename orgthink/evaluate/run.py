@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from orgthink.engines import Engines
-from orgthink.evaluate.grading import awaits_grade, grade_again, grade_or_keep, graded_or_kept
+from orgthink.evaluate.grading import awaits_grade, grade_again, grade_or_keep, grade_safely
 from orgthink.evaluate.plan import Evaluation, PlannedEpisode, Resolved
 from orgthink.evaluate.spending import Spending
 from orgthink.measure.usage import spent
@@ -132,7 +132,7 @@ async def evaluate(
             async def attempted() -> Episode:
                 how = {"roles": roles, "limits": plan.limits, "sample": sample, "broken": broken.append}
                 found = await attempt(organization, problem, own[organization.name], **how)
-                return await graded_or_kept(found, resolved.task, journal.crash)
+                return await grade_safely(found, resolved.task, journal.crash)
 
             if not await left.admits(stop):
                 return

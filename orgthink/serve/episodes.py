@@ -57,9 +57,10 @@ class Served:
         greedy = greedy_vote(self.organization, sampling, self.limits.capacity, self.roles)
         if greedy is None:
             return
-        same = f"{self.organization.name} gives {greedy.agents} agents the same prompt"
-        ways = [f"the operator of the server can set --sampling {greedy.role}.temperature=1"]
-        if greedy.role not in self.roles:
+        role, agents = greedy
+        same = f"{self.organization.name} gives {agents} agents the same prompt"
+        ways = [f"the operator of the server can set --sampling {role}.temperature=1"]
+        if role not in self.roles:
             unset = "leave temperature out, or " if self.default.sampling.temperature > 0 else ""
             ways.insert(0, f"{unset}ask for a temperature above 0")
         raise RequestError(

@@ -7,7 +7,7 @@ from orgthink_arena.searches.router_bank import BankSettings, RouterBank
 from registered import register
 
 from orgthink.cli import main
-from orgthink.cli.size import ROWS
+from orgthink.cli.size import measures
 from orgthink.engines import EngineSpec
 from orgthink.evaluate.specs import RoleSpec
 from orgthink.record.episode import Sampling
@@ -105,9 +105,9 @@ def test_what_cannot_be_is_one_line(argv, says, tmp_path, capsys):
 
 def test_rows_of_the_table_add_up():
     for plan in plans(recipes.RECIPES["paramanager-qwen3"], config_of("qwen3-4b"), 8, "h200"):
-        value = {name: row(plan) for name, row in ROWS.items()}
-        states = ("weights", "gradients", "Adam states", "reference", "gathered", "activations")
-        beside = 0.0 if plan.setup.sharded else value["sampler GiB"] + value["its cache GiB"]
+        value = measures(plan)
+        states = ("weights", "gradients", "adam", "reference", "gathered", "activations")
+        beside = 0.0 if plan.setup.sharded else value["sampler GiB"] + value["cache GiB"]
         assert value["= training GiB"] == pytest.approx(sum(value[f"{name} GiB"] for name in states) + beside)
         parts = ("prefill s", "decoding s", "training s", "push s")
         assert value["= step s"] == pytest.approx(sum(value[name] for name in parts))
