@@ -152,11 +152,11 @@ def report(folder: RunFolder, harvest: Harvest) -> int:
         show("pip install 'orgthink[data]' and --resume write them as parquet too")
     for reason, count in summary["dropped"].items():
         show(f"dropped {count:>6}  {reason}")
-    broken = [(harvest.failed, f"requests failed ({failure_message(harvest.failed[0])})")] if harvest.failed else []
-    if harvest.ungraded:
-        broken.append((harvest.ungraded, f"traces wait for their grade ({harvest.ungraded[0][1].why})"))
-    count = len(broken[0][0]) if broken else 0
-    why = ", ".join(f"{len(each)} {text}" if i else text for i, (each, text) in enumerate(broken))
+    failed, ungraded = len(harvest.failed), len(harvest.ungraded)
+    broken = [f"requests failed ({failure_message(harvest.failed[0])})"] if failed else []
+    if ungraded:
+        broken.append(f"{f'{ungraded} ' if failed else ''}traces wait for their grade ({harvest.ungraded[0][1].why})")
+    count, why = failed or ungraded, ", ".join(broken)
     return exit_code(folder, harvest.done, harvest.plan.n, "problems", count, why)
 
 
