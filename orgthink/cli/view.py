@@ -58,9 +58,9 @@ class View:
 
     def _view(self) -> int:
         files = {"--out": self.out, "--perfetto": self.perfetto}
-        for option, chosen in {"--serve": self.serve, "--transcript": self.transcript}.items():
+        for option, wanted in {"--serve": self.serve, "--transcript": self.transcript}.items():
             others = files if option == "--transcript" else {**files, "--episode": self.episode}
-            for other in (other for other, value in others.items() if chosen and value is not None):
+            for other in (other for other, value in others.items() if wanted and value is not None):
                 raise UserError(f"{option} shows a run and writes no file: leave out {other}")
         if self.serve and self.transcript:
             raise UserError("--serve shows a run in a browser: leave out --transcript")
