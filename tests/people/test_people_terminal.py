@@ -107,24 +107,6 @@ def test_a_person_answers_at_the_terminal(folder: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_ctrl_d_declines(folder: Path) -> None:
-    program = AtTerminal(*WORKER, folder=folder)
-    program.until("[1]> ")
-    program.type("\x04")
-    assert program.end() == 0 and "answer:\nnobody knows" in program.text
-
-
-@pytest.mark.thorough
-def test_what_was_typed_before_a_question_was_shown_does_not_answer_it(folder: Path) -> None:
-    program = AtTerminal(*WORKER, folder=folder)
-    program.type("early\n")
-    program.until("[1]> ")
-    assert not select.select([program._ours], [], [], 1.0)[0], "it waits"
-    program.type("it is\n")
-    assert program.end() == 0 and "answer:\nyes" in program.text
-
-
-@pytest.mark.thorough
 def test_a_person_organizes(folder: Path) -> None:
     program = AtTerminal(*MODEL, "--roles", "organizer=person:", folder=folder)
     program.until("[1]> ")
