@@ -152,15 +152,11 @@ def report(folder: RunFolder, harvest: Harvest) -> int:
         show("pip install 'orgthink[data]' and --resume write them as parquet too")
     for reason, count in summary["dropped"].items():
         show(f"dropped {count:>6}  {reason}")
-    failed, ungraded = len(harvest.failed), len(harvest.ungraded)
-    broken = [f"requests failed ({failure_message(harvest.failed[0])})"] if failed else []
-    if ungraded:
-        broken.append(f"{f'{ungraded} ' if failed else ''}traces wait for their grade ({harvest.ungraded[0][1].why})")
-    count, why = failed or ungraded, ", ".join(broken)
+    count = len(harvest.failed)
+    why = f"requests failed ({failure_message(harvest.failed[0])})" if count else ""
     return exit_code(folder, harvest.done, harvest.plan.n, "problems", count, why)
 
 
 def counts(harvest: Harvest) -> str:
     """The numbers of traces by their result."""
-    line = f"kept {len(harvest.accepted)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"
-    return line + (f"  ungraded {len(harvest.ungraded)}" if harvest.ungraded else "")
+    return f"kept {len(harvest.accepted)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"

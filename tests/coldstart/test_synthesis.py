@@ -240,13 +240,12 @@ async def test_what_the_grader_failed_is_graded_again_and_no_teacher_is_asked(
 
     monkeypatch.setattr(type(task_named(TASK)), "grade", down)
     harvest = await taught(plan, RuleEngine(by_rule), folder)
-    assert (harvest.done, len(harvest.ungraded), harvest.failed) == (3, 3, []) and not harvest.rows
-    assert json.loads((folder.path / "synth.json").read_text())["ungraded"] == 3
+    assert (harvest.done, len(harvest.dropped), harvest.failed) == (3, 3, []) and not harvest.rows
+    assert json.loads((folder.path / "synth.json").read_text())["dropped"] == {"UNGRADED": 3}
     kept, whole = ([record.root.text for record in one.episodes()] for one in (folder, straight))
     assert kept == whole, "they are as the teacher wrote them"
-    assert await conduct(plan, RunFolder.open(folder.path)) == 1, "it is complete, and its tool is still down"
-    said = capsys.readouterr().err
-    assert "3 of 3 traces wait for their grade (not graded: the sandbox does not start)" in said
+    assert await conduct(plan, RunFolder.open(folder.path)) == 0, "it is complete, and its tool is still down"
+    assert "dropped      3  UNGRADED" in capsys.readouterr().out
     monkeypatch.undo()
     assert await conduct(plan, RunFolder.open(folder.path)) == 0
     assert files(folder.path) == files(straight.path)

@@ -109,21 +109,13 @@ def lesson_of(plan: Synthesis, record: Episode) -> Episode:
     return episode
 
 
-@dataclass(frozen=True, slots=True)
-class Ungraded:
-    """A record whose grader failed. Its text is paid for, and can be graded again."""
-
-    why: str
-    """In one line."""
-
-
-Outcome = Episode | Dropped | Ungraded | None
+Outcome = Episode | Dropped | None
 """The result of a record: its episode, or the reason why it has no episode; `None` if its engine failed."""
 
 
 def judged(plan: Synthesis, record: Episode, crash: Crash) -> Outcome:
-    """The result of a record. Grading may take seconds. A bug of the grader stores its traceback and costs only the
-    grade; a UserError is raised."""
+    """The result of a record. Grading may take seconds. A record whose grader failed is dropped until a
+    resumed run grades it again; a UserError is raised."""
     try:
         return None if engine_failed(record) else lesson_of(plan, record)
     except Dropped as why:
@@ -131,14 +123,14 @@ def judged(plan: Synthesis, record: Episode, crash: Crash) -> Outcome:
     except UserError:
         raise
     except Failure as error:
-        return Ungraded(f"not graded: {error}")
+        return Dropped(Reason.UNGRADED, str(error))
     except Exception as bug:
-        return Ungraded(crash(record.id, bug))
+        return Dropped(Reason.UNGRADED, crash(record.id, bug))
 
 
 @dataclass(slots=True)
 class Harvest:
-    """The records so far, sorted into accepted, dropped, failed, and those that wait for their grade."""
+    """The records so far, sorted into accepted, dropped and failed ones."""
 
     plan: Synthesis
     accepted: list[Episode] = field(default_factory=list)
@@ -147,12 +139,10 @@ class Harvest:
     """Rejected records with their reasons."""
     failed: list[Episode] = field(default_factory=list)
     """Records that failed with an engine error. A resumed run repeats them."""
-    ungraded: list[tuple[Episode, Ungraded]] = field(default_factory=list)
-    """Records that wait for their grade. A resumed run grades them."""
 
     @property
     def done(self) -> int:
-        return len(self.accepted) + len(self.dropped) + len(self.failed) + len(self.ungraded)
+        return len(self.accepted) + len(self.dropped) + len(self.failed)
 
     @property
     def rows(self) -> list[Pair]:
@@ -165,8 +155,6 @@ class Harvest:
                 self.failed.append(record)
             case Dropped():
                 self.dropped.append((record, became))
-            case Ungraded():
-                self.ungraded.append((record, became))
             case _:
                 self.accepted.append(became)
 
@@ -183,7 +171,6 @@ class Harvest:
             "kept": accepted,
             "dropped": dict(sorted(reasons.items())),
             "failed": len(self.failed),
-            "ungraded": len(self.ungraded),
             "pairs": len(rows),
             "sub_queries": sum(pair.role == "worker" for pair in rows) / accepted if accepted else None,
             "all_correct": right / accepted if accepted else None,

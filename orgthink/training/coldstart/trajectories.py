@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache, partial
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -21,8 +21,7 @@ from orgthink.evaluate.specs import OrganizationSpec
 from orgthink.grammar.toolcall import TAGS, BadCall, CallTags
 from orgthink.measure import orchestration
 from orgthink.models.tokenizer import Tokenizer
-from orgthink.organizations.prompts import STYLES, prompt
-from orgthink.record.episode import Episode, Message, Origin, Problem, Span, Trace
+from orgthink.record.episode import Episode, Message, Origin, Span, Trace
 from orgthink.record.folder import RunFolder
 from orgthink.training.coldstart.pairs import end_of_text
 from orgthink.training.rows import Row, row_of
@@ -39,8 +38,6 @@ class Exclusion(StrEnum):
     UNENDED = "its manager did not call final_answer"
     MALFORMED = "it ends with a malformed call"
     """The last reply has a malformed call, and no later reply recovers from it."""
-    UNLISTED = "its server listed the tools, and its prompt does not"
-    """A model that is trained on such a trajectory would not call the tools that its own prompt lists."""
     TEMPLATE = "another model's chat template is in its text"
     LONG = "it is too long"
     SPARE = "another trajectory of its problem was selected"
@@ -189,26 +186,10 @@ def manager_row(trace: Trace, tokenizer: Tokenizer, end: int, tags: CallTags = T
 
 
 def _unfit(episode: Episode, spelled: Callable[[Episode], Row | None], longest: int | None) -> Exclusion | None:
-    if _unlisted(episode.root):
-        return Exclusion.UNLISTED
     row = spelled(episode)
     if row is None:
         return Exclusion.TEMPLATE
     return Exclusion.LONG if longest is not None and len(row) > longest else None
-
-
-def _unlisted(trace: Trace) -> bool:
-    """Whether the prompt has the heading of a tool list without tools. A server with native calls lists them itself."""
-    prompt_text = "".join(span.text for span in trace.spans if span.origin is Origin.PROMPT)
-    return any(f"{line}\n\n" in prompt_text for line in _headings())
-
-
-@cache
-def _headings() -> tuple[str, ...]:
-    """The line above the list of tools in the manager's prompt, for each prompt style that lists them."""
-    placeholder = "\0"
-    texts = [prompt(style, "manager", Problem("", "", ""), tools=placeholder)[0].content for style in STYLES]
-    return tuple(text.partition(placeholder)[0].splitlines()[-1] for text in texts if placeholder in text)
 
 
 def _own(span: Span, tokenizer: Tokenizer) -> bool:

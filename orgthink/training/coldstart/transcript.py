@@ -45,6 +45,8 @@ class Reason(StrEnum):
     """There is text after an answer or a return."""
     WRONG_ANSWER = "WRONG_ANSWER"
     """The answer is not all correct."""
+    UNGRADED = "UNGRADED"
+    """The grader failed. A resumed run grades the record again."""
 
 
 class Dropped(Exception):
