@@ -15,7 +15,7 @@ from orgthink.training.checkpoint import load_state
 
 pytest.importorskip("verl")
 
-from benchmarks import scale_page
+from benchmarks import verl_cluster
 from orgthink.training import checkpoint
 from orgthink.training.cluster.verl.launch import Placement, run
 from orgthink.training.episodes import State
@@ -29,7 +29,7 @@ SETTINGS = ["steps=4", "save_every=1", "warmup=0", "minibatches=1", "rollout.gro
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Placement]:
-    with scale_page.cluster() as placement:
+    with verl_cluster.cluster() as placement:
         yield placement
 
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("verl")
 
-from benchmarks.scale_page import cluster
+from benchmarks.verl_cluster import cluster
 
 from benchmarks.verl_learning import Budget, both, overlap, rewards, rises, table
 from orgthink.measure.estimate import Estimate

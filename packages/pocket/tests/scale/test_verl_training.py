@@ -22,7 +22,7 @@ from devices import CUDA
 from rounding import logprob_error, product_error
 from safetensors.torch import load_file
 
-from benchmarks import scale_page
+from benchmarks import verl_cluster
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
@@ -66,7 +66,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Placement]:
-    with scale_page.cluster() as placement:
+    with verl_cluster.cluster() as placement:
         yield placement
 
 
