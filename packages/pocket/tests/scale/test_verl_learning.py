@@ -9,7 +9,6 @@ import pytest
 pytest.importorskip("verl")
 
 from benchmarks.verl_cluster import cluster
-
 from benchmarks.verl_learning import Budget, both, overlap, rewards, rises, table
 from orgthink.measure.estimate import Estimate
 from orgthink.training.recipes.base_model import model_folder
