@@ -84,7 +84,7 @@ def test_every_target_is_reached(target: str, run: Path, tmp_path: Path):
 def test_settings_of_the_recipe_count(run: Path, tmp_path: Path):
     out = tmp_path / "rows.jsonl"
     wanted = ["export", "rows", str(run), "--to", "verl", "--trust", "--recipe", RECIPE, "--out", str(out)]
-    assert main([*wanted, "--set", "delta=1", "--version", "7"]) == 0
+    assert main([*wanted, "--set", "credit.delta=1", "--version", "7"]) == 0
     extras = [json.loads(line)["extra_fields"] for line in out.read_text().splitlines()]
     groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for episode in RunFolder.open(run).episodes():

@@ -178,7 +178,7 @@ def test_problems_are_exported_and_evaluated_from_the_command_line(tmp_path: Pat
     assert main([*given, "--dry-run"]) == 0
     capsys.readouterr()
     assert main(["export", "problems", f"verl:{file}", "--n", "4", "--out", str(tmp_path / "again.parquet")]) == 0
-    assert "3 problems are in" in (said := capsys.readouterr().out) and "(all that there are, not 4)" in said
+    assert "3 problems are in" in (said := capsys.readouterr().out) and "(all of them, not 4)" in said
     for argv, says in (
         (["eval", "--task", f"verl:{tmp_path / 'none.parquet'}", *model], "no file of problems at"),
         (["export", "problems", "sudoku", "--n", "0", "--out", str(file)], "--n 0"),

@@ -218,7 +218,7 @@ def test_a_number_of_an_engine_that_is_none_leaves_out_a_group(
     monkeypatch.setattr(LocalEngine, "stream", forged)
     stored, metrics, crashes = trained(tmp_path / "run", replace(SETTINGS, rollout=SOUND))
     assert {episode.problem.id for episode in stored if episode.error} == {"clumsy/0"}
-    assert metrics["step"] == 1 and "a log-probability is not one" in crashes
+    assert metrics["step"] == 1 and "a log-probability of agent 'thinker' is invalid" in crashes
 
 
 def test_a_bug_in_most_groups_ends_the_training_with_one_line(tmp_path: Path, task: Clumsy) -> None:

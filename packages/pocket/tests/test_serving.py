@@ -68,5 +68,5 @@ def test_a_shipped_model_is_served_with_the_budget_that_it_was_trained_for(tmp_p
     first, second, *others = RunFolder.open(out).episodes()
     assert len(others) == 6 == len(listed) - 2 and {row["problem"] for row in listed} == {problem["content"]}
     assert response["output"][-1]["content"][0]["text"] == reply["choices"][0]["message"]["content"]
-    assert first.capacity == 4 and second.organization == "sequential"
+    assert first.capacity == 4 and second.organization == "brief"
     assert main(["view", str(out)]) == 0

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 from orgthink.engines import Engines, EngineSpec
 from orgthink.evaluate.compatibility import require_sampling_noise
 from orgthink.evaluate.plan import Evaluation, resolve
-from orgthink.evaluate.run import evaluate
+from orgthink.evaluate.run import evaluate, open_plan
 from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.estimate import proportion
@@ -272,7 +272,8 @@ class Searching:
 
     async def _episodes(self, name: str, plan: Evaluation) -> list[Episode]:
         """All episodes of an evaluation, in the folder of this name; those that are there are not run again."""
-        resolved = await resolve(plan).opened(self.engines)
+        resolved = resolve(plan)
+        resolved = replace(resolved, plan=await open_plan(resolved.plan, self.engines))
         path = self.folder.path / EVALUATIONS / name
         if (path / "config.json").is_file():
             run = RunFolder.open(path)
