@@ -184,7 +184,7 @@ def test_a_step_that_a_plugin_ends_is_recorded_and_once_after_a_resume(
     stored = list(RunFolder.open(run).episodes())
     assert [episode.step for episode in stored][:6] == [1] * 6 and {episode.step for episode in stored[6:]} == {2}
     assert all(trace.spans for episode in stored for trace in episode.traces), "with the sampled text"
-    assert f"orgthink view {run} --step 2" in capsys.readouterr().err
+    assert f"step 1 is saved: continue with orgthink train --resume {run}" in capsys.readouterr().err
     again, metrics, _ = trained(run, settings)
     assert sorted({episode.id for episode in again}) == sorted(episode.id for episode in again)
     assert len(again) == 12 and metrics["step"] == 2

@@ -167,7 +167,7 @@ def test_sampled_words_are_tokens_and_rows_repeat():
 
 @cache
 def rehearsed(kind: str) -> list[Trace]:
-    return list(islice(getattr(rehearsals, kind)(random.Random(10), TOKENIZER), 64))
+    return list(islice(getattr(rehearsals, kind)(random.Random(10), TOKENIZER), 128))
 
 
 @pytest.mark.parametrize(("kind", "tools"), [("managers", ParaManager.tools), ("users", ToolUse.tools)])
