@@ -8,10 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orgthink.engines import EngineSpec
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.compatibility import pool_warning
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluate.compatibility import pool_warning, require_sampling_noise
+from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
+from orgthink.measure.usage import usage
+from orgthink.organizations import identical_below
 from orgthink.organizations.paramanager import ParaManager, ToolUse
+from orgthink.organizations.self_refine import SelfRefine
 from orgthink.organizations.sequential import Sequential
 from orgthink.organizations.votes import MajorityVote, Parallel
 from orgthink.record.episode import Episode, Problem, Sampling, Status, StopReason
@@ -21,6 +25,7 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.organization import Organization
+from orgthink.tasks.vote import vote
 from orgthink.util.errors import UserError
 
 PROBLEM = Problem("countdown/test", "countdown", "main question")
@@ -58,6 +63,26 @@ def test_an_answer_that_is_only_thought_about_is_none():
     assert play(Sequential(), [thought, Turn(". </think> I do not know.")]).answer is None
 
 
+def test_who_answers_nothing_does_not_vote():
+    plain = Problem("asked", "", "How many?")
+    for answers in (["", "", "42"], [" ", "\n", "42"]):
+        assert vote(plain, answers) == "42"
+
+
+def test_whoever_is_done_leaves_the_place_to_the_next_one():
+    turns = [ballot("1+1", words) for words in (7, 0, 0, 0)]
+    episode = play(MajorityVote(samples=4), turns, Limits(capacity=2))
+    assert episode.seconds == 10
+    assert [trace.start for trace in episode.traces[1:]] == [0, 0, 3, 6]
+
+
+def test_parallel_is_a_vote_of_as_many_as_the_pool_holds():
+    turns = [ballot("1+1"), ballot("2+2"), ballot("2+2")]
+    voted, paralleled = (play(one, turns, Limits(capacity=3)) for one in (MajorityVote(samples=3), Parallel()))
+    assert voted.traces == paralleled.traces and voted.answer == paralleled.answer == "2+2"
+    assert (voted.organization, paralleled.organization) == ("majority-vote", "parallel")
+
+
 @pytest.mark.parametrize(
     ("answers", "winner"),
     [
@@ -71,6 +96,11 @@ def test_an_answer_that_is_only_thought_about_is_none():
 def test_the_most_frequent_answer_wins(answers: list[str], winner: str):
     turns = [ballot(answer) for answer in answers]
     assert play(MajorityVote(samples=len(answers)), turns).answer == winner
+
+
+def test_the_first_offer_counts_by_the_order_of_thinkers_not_of_time():
+    turns = [ballot("1+1", words=9), ballot("2+2")]
+    assert play(MajorityVote(samples=2), turns).answer == "1+1"
 
 
 def test_who_fails_or_is_cut_off_or_gives_no_answer_has_no_vote():
@@ -92,6 +122,15 @@ def test_who_fails_or_is_cut_off_or_gives_no_answer_has_no_vote():
     assert lost.answer is None and engine_failed(lost)
 
 
+def test_every_call_costs_a_unit_also_one_that_failed():
+    turns = [ballot("1+1"), Turn("o", fails="gone"), Turn("o " * 20)]
+    episode = play(MajorityVote(samples=3), turns, max_tokens=10)
+    assert [trace.cost for trace in episode.traces] == [None, 1, 1, 1]
+    assert {row.role: row.cost for row in usage([episode])}["thinker"] == 3
+    assert [trace.cost for trace in play(Sequential(), [ballot("1+1")]).traces] == [1]
+    assert [trace.cost for trace in play(Parallel(), [ballot("1+1")] * 2, Limits(2)).traces] == [None, 1, 1]
+
+
 @given(samples=st.integers(1, 8), capacity=st.integers(1, 8), budget=st.integers(1, 9))
 def test_a_budget_of_cost_is_spent_and_not_overdrawn(samples: int, capacity: int, budget: int):
     """Also not by calls under way together; whoever finds nothing left makes no call."""
@@ -102,6 +141,54 @@ def test_a_budget_of_cost_is_spent_and_not_overdrawn(samples: int, capacity: int
     assert [trace.cost for trace in episode.traces[1:]] == [1] * calls + [0] * (samples - calls)
     assert [trace.turns for trace in episode.traces[1:]] == [1] * calls + [0] * (samples - calls)
     assert episode.answer == "1+1"
+
+
+def test_whoever_the_deadline_finds_waiting_has_cost_nothing():
+    episode = play(MajorityVote(samples=3), [Turn("o", hangs=True)], Limits(1, episode_seconds=5))
+    assert (episode.stop, episode.answer) == (StopReason.DEADLINE, None)
+    assert [trace.cost for trace in episode.traces[1:]] == [1, 0, 0]
+
+
+def test_one_sample_may_be_greedy_and_several_may_not():
+    greedy, drawn = Sampling(100, 0.0), Sampling(100, 1.0)
+    with pytest.raises(UserError, match="majority-vote: 8 agents at temperature 0"):
+        require_sampling_noise(MajorityVote(), greedy, 1)
+    with pytest.raises(UserError, match="parallel: 2 agents at temperature 0"):
+        require_sampling_noise(Parallel(), greedy, 2)
+    for allowed in (MajorityVote(samples=1), Sequential(), Parallel()):
+        require_sampling_noise(allowed, greedy, 1)
+    require_sampling_noise(MajorityVote(), drawn, 1)
+    require_sampling_noise(SelfRefine(), greedy, 8)
+
+
+def test_an_ensemble_at_temperature_0_is_refused_as_a_vote_is():
+    greedy, drawn = Sampling(100, 0.0), Sampling(100, 1.0)
+    pool = ParaManager(pool={"a": "", "b": ""})
+    for manager, role in ((ParaManager(), "standard_reasoner"), (pool, "a")):
+        with pytest.raises(UserError, match=f"paramanager: 4 agents at temperature 0 .* {role}.temperature=1"):
+            require_sampling_noise(manager, greedy, 1)
+        require_sampling_noise(manager, greedy, 1, {role: RoleSpec(EngineSpec(), drawn)})
+        with pytest.raises(UserError, match="4 agents"):
+            require_sampling_noise(manager, drawn, 1, {role: RoleSpec(EngineSpec(), greedy)})
+    for allowed in (ParaManager(tools=("standard_reasoner",)), ToolUse()):
+        require_sampling_noise(allowed, greedy, 1)
+    require_sampling_noise(pool, greedy, 1, {"a": RoleSpec(EngineSpec(), drawn), "b": RoleSpec(EngineSpec(), greedy)})
+
+
+@pytest.mark.parametrize("samples", [(1, 8), (8, 1)])
+def test_the_largest_vote_below_counts_in_any_order(samples: tuple[int, ...]):
+    votes = [MajorityVote(samples=count) for count in samples]
+    assert identical_below(votes, 4) == {"thinker": 8}
+    manager = ParaManager(tools=("standard_reasoner",), organizations={f"vote-{i}": v for i, v in enumerate(votes)})
+    with pytest.raises(UserError, match="paramanager: 8 agents at temperature 0"):
+        require_sampling_noise(manager, Sampling(100, 0.0), 1)
+
+
+@pytest.mark.parametrize(("samples", "most"), [(1, 4), (8, 8)])
+def test_an_ensemble_and_the_votes_below_of_one_model_count_by_the_largest(samples: int, most: int):
+    below = MajorityVote(samples=samples)
+    manager = ParaManager(pool={"thinker": ""}, tools=("ensemble_solver",), organizations={"vote": below})
+    assert manager.identical_agents(4) == {"thinker": most}
 
 
 def test_organizations_say_how_many_agents_they_call_at_once():
