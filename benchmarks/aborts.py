@@ -1,4 +1,4 @@
-"""What it takes to end an agent: the time of an abort in decoding steps, and the tokens sampled for nobody."""
+"""What it takes to end an agent: the time of an abort in decoding steps, and the tokens sampled after it."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ async def _measure() -> list[Line]:
     conditions = f"{MODEL}, {ABORTED} of {ROWS} streams, one after the other"
     return [
         Line(f"seconds of an abort ÷ of a decoding step, {where}", took, "≤ 2", took <= 2, conditions),
-        Line(f"tokens sampled for nobody, for each abort, {where}", lost, "≤ 2", lost <= 2, conditions),
+        Line(f"tokens sampled after each abort, {where}", lost, "≤ 2", lost <= 2, conditions),
     ]

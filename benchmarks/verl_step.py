@@ -110,7 +110,7 @@ def table(steps: Sequence[Step]) -> str:
         **{f"· {part}, s": partial(_seconds, part) for part in OURS},
         "= our code in the trainer's process, s": lambda step: f"{step.ours:.2f}",
         "our code ÷ step": lambda step: f"{step.share:.1%}",
-        **{f"beside it: {part}, s": partial(_seconds, part) for part in FOREIGN},
+        **{f"outside our code: {part}, s": partial(_seconds, part) for part in FOREIGN},
         "rows of a step": lambda step: f"{step.done['rows']:,.0f}",
         "tokens of a row": lambda step: f"{step.done['row_tokens'] / step.done['rows']:,.0f}",
         "outputs that servers sampled": lambda step: f"{step.done['requests']:,.0f}",

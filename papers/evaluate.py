@@ -68,7 +68,7 @@ async def run(plan: Evaluation, folder: Path) -> list[Episode]:
         return await evaluate(resolved, engines, run)
 
 
-def chosen_temperature(name: str, paper: Paper, label: str, system: System) -> float:
+def best_temperature(name: str, paper: Paper, label: str, system: System) -> float:
     """The temperature with the most solved development problems, for the first training; the lower of equal ones."""
 
     def solved(temperature: float) -> float:
@@ -100,7 +100,7 @@ def measured(name: str) -> Iterator[Outcome]:
     """The outcomes of all rows of a paper, row by row."""
     paper = PAPERS[name]
     for label, system in paper.systems.items():
-        temperature = chosen_temperature(name, paper, label, system)
+        temperature = best_temperature(name, paper, label, system)
         print(f"{name}: {label} at temperature {temperature}", flush=True)
         for seed in SEEDS:
             folder = RUNS / name / f"{label}-{seed}"

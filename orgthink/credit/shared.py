@@ -26,7 +26,7 @@ def advantages(
     `delta` is added to the standard deviation (δ in Eq. 19 of ParaManager).
 
     `None` if all rewards are equal: such a group has no gradient and is dropped. Dividing by a deviation that comes
-    from a small λ alone makes concurrency weigh as much as accuracy; `normalise="none"` avoids this.
+    from a small λ alone makes concurrency weigh like accuracy; `normalise="none"` avoids this.
     ValueError if the group is empty, a reward is not a number, or `delta` is not a number from 0 on.
     """
     if not 0 <= delta < math.inf:

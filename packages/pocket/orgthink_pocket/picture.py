@@ -44,7 +44,7 @@ def digest(n: int) -> str:
     return sha256(json.dumps(plain(plans(n)), sort_keys=True).encode()).hexdigest()[:16]
 
 
-def chosen_episode(demo: Path) -> Episode:
+def best_episode(demo: Path) -> Episode:
     """The episode that the picture shows: correct, with the most agents, and of those the shortest."""
     found = [
         episode
@@ -67,7 +67,7 @@ def take(demo: Path, picture: Path) -> None:
         raise UserError("the picture needs chromium")
     with tempfile.TemporaryDirectory() as profile:
         page = Path(profile) / "page.html"
-        page.write_text(_episode_only(render([chosen_episode(demo)], title="orgthink demo")))
+        page.write_text(_episode_only(render([best_episode(demo)], title="orgthink demo")))
         command = [
             chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
             f"--user-data-dir={profile}", f"--window-size={SIZE[0]},{SIZE[1]}", "--virtual-time-budget=10000",
