@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from orgthink.measure.estimate import Estimate
 from papers import claims, evaluate, figures
 from papers.claims import Rows
+from papers.outcomes import HERE
 
 
 def table(found: Rows) -> str:
@@ -26,30 +31,66 @@ def interval(found: Estimate, factor: int, digits: int) -> str:
     return f"{mean} [{low}, {high}]"
 
 
+README = {
+    "asyncthink": ("asyncthink-before", "asyncthink-after", "countdown, 192 tokens an agent"),
+    "marsrl": ("system-before", "system-after", "sudokus with ten empty cells"),
+    "paramanager": ("manager-sft", "manager-after", "arithmetic, countdown, look-ups"),
+}
+"""Paper → its rows before and after RL, and its task, for the table of the README."""
+
+
+def readme_table() -> str:
+    """Before → after, and the strongest alternative, of each paper."""
+    lines = ["| trained by | task | before, % solved | after | strongest alternative |", "|---|---|--:|--:|--:|"]
+    for paper, (before, after, task) in README.items():
+        found = claims.rows(paper)
+        other = claims.best(found, [label for label in found if label not in (before, after)])
+        cells = [interval(claims.solved(found[label]), 100, 0) for label in (before, after, other)]
+        lines.append(f"| [{paper}](papers/{paper}.md) | {task} | {cells[0]} | {cells[1]} | {other} {cells[2]} |")
+    return "\n".join(lines)
+
+
+def put(file: Path, text: str) -> None:
+    """Write a text between the marks of a page."""
+    between = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- /results -->)", re.DOTALL)
+    page = file.read_text(encoding="utf-8")
+    file.write_text(between.sub(lambda _: f"\n{text}\n\n", page), encoding="utf-8")
+
+
+def verdicts(stored: Sequence[dict[str, Any]]) -> str:
+    """The claims of a paper with what was measured, as a list in Markdown."""
+    return "\n".join(
+        f"- **{'Holds' if claim['holds'] else 'Refuted'}**: {claim['claim']} ({claim['compared']}: "
+        f"{claim['measured']} [{claim['low']}, {claim['high']}])"
+        for claim in stored
+    )
+
+
 def main() -> int:
     """Print the table of each paper, and write the claims and figures; 1 if the stored claims differ."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("papers", nargs="*", choices=[*claims.PAPERS, []], default=list(claims.PAPERS))
+    parser.add_argument("papers", nargs="*", metavar="PAPER", help=f"of {', '.join(claims.PAPERS)}; without one all")
     parser.add_argument("--again", action="store_true", help="train, evaluate and store the outcomes first (hours)")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a stored claim differs")
     given = parser.parse_args()
+    if unknown := set(given.papers) - set(claims.PAPERS):
+        parser.error(f"unknown paper {min(unknown)}")
+    given.papers = given.papers or list(claims.PAPERS)
     if given.again:
         evaluate.measure(given.papers)
     stored = claims.claims()
     for name in given.papers:
         found = claims.rows(name)
         stored = claims.decided(stored, name, claims.PAPERS[name](found))
-        print(f"\n{name}\n\n{table(found)}\n")
-        for claim in (one for one in stored if one["paper"] == name):
-            print(
-                f"{'holds' if claim['holds'] else 'refuted'}: {claim['claim']}\n"
-                f"  {claim['compared']}: {claim['measured']} [{claim['low']}, {claim['high']}]"
-            )
+        text = f"{table(found)}\n\n{verdicts([claim for claim in stored if claim['paper'] == name])}"
+        print(f"\n{name}\n\n{text}")
         if not given.check:
             figures.draw(name, found)
+            put(HERE / f"{name}.md", text)
     if given.check:
         return stored != claims.claims()
     claims.FILE.write_text(claims.text(stored), encoding="utf-8")
+    put(HERE.parent / "README.md", readme_table())
     return 0
 
 

@@ -1,0 +1,44 @@
+"""The claims about the papers follow from the stored outcomes, and the pages stay short."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import pytest
+from lines import ROOT
+
+sys.path.append(str(ROOT))
+
+pytest.importorskip("orgthink_pocket")
+
+from papers import claims
+from papers.__main__ import readme_table, table, verdicts
+
+KEYS = {"paper", "claim", "decided_by", "refuted_if", "measured", "low", "high", "holds", "outcomes"}
+
+
+@pytest.mark.parametrize("paper", claims.PAPERS)
+def test_every_figure_follows_from_the_outcomes(paper):
+    found = claims.rows(paper)
+    stored = claims.claims()
+    assert claims.decided(stored, paper, claims.PAPERS[paper](found)) == stored
+    page = (ROOT / "papers" / f"{paper}.md").read_text()
+    assert table(found) in page and verdicts([one for one in stored if one["paper"] == paper]) in page
+    assert len(page.split()) <= 1_500
+
+
+def test_the_table_of_the_readme_follows_too():
+    assert readme_table() in (ROOT / "README.md").read_text()
+
+
+def test_claims_are_few_and_their_outcomes_are_stored():
+    stored = claims.claims()
+    assert all(claim.keys() >= KEYS and (ROOT / "papers" / claim["outcomes"]).is_file() for claim in stored)
+    assert max(Counter(claim["paper"] for claim in stored).values()) <= 4
+
+
+def test_another_outcome_changes_the_decision():
+    found = claims.rows("asyncthink")
+    swapped = found | {"asyncthink-after": found["asyncthink-before"], "asyncthink-before": found["asyncthink-after"]}
+    assert claims.asyncthink(swapped)[0].measured == pytest.approx(-claims.asyncthink(found)[0].measured)
