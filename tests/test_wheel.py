@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -20,9 +21,11 @@ import pytest
 from loopback import loopback, says
 
 ROOT = Path(__file__).parent.parent
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+(BLOCK,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+(COMMAND,) = re.findall(r"^orgthink run .*--url.*$", README, re.MULTILINE)
 TORCH = "torch==2.13.0"
-"""The version of `make setup`, whose build for CPUs is at hand."""
+"""The version of `make setup`, whose build for CPUs is installed from local wheels."""
 HEAVY = re.compile(r"torch|transformers|vllm|tokenizers|nvidia|cuda|triton", re.IGNORECASE)
 
 pytestmark = pytest.mark.wheel
@@ -78,19 +81,21 @@ def server() -> Iterator[str]:
     thread.join(10)
 
 
-def test_the_wheel_alone_serves_who_has_an_endpoint(tmp_path: Path, server: str) -> None:
+def test_the_wheel_alone_works_with_an_endpoint(tmp_path: Path, server: str) -> None:
     environment = Environment(tmp_path / "env")
     environment.install(wheel(ROOT, tmp_path / "core"))
     assert not [name for name in environment.packages() if HEAVY.search(name)]
-    code = BLOCKS[0].replace("http://localhost:8000/v1", server)
-    assert code != BLOCKS[0]
-    assert "2027 and 2029" in environment.run(environment.python, "-c", code)
+    words = shlex.split(COMMAND.replace("http://localhost:8000/v1", server))
+    assert server in words
+    assert "2027 and 2029" in environment.run(str(tmp_path / "env" / "bin" / words[0]), *words[1:])
     assert "asyncthink" in environment.run(str(tmp_path / "env" / "bin" / "orgthink"), "run", "--help")
 
 
-def test_the_pocket_wheel_brings_models_that_work(tmp_path: Path) -> None:
+def test_the_wheels_of_the_packages_work(tmp_path: Path) -> None:
     environment = Environment(tmp_path / "env")
     environment.install(TORCH)
-    environment.install(wheel(ROOT, tmp_path / "core") + "[local]", wheel(ROOT / "pocket", tmp_path / "pocket"))
-    out = environment.run(environment.python, "-c", BLOCKS[1])
-    assert "correct: 4 of 4" in out and "critical path" in out
+    packages = [wheel(ROOT / "packages" / name, tmp_path / name) for name in ("pocket", "arena")]
+    environment.install(wheel(ROOT, tmp_path / "core") + "[local]", *packages)
+    out = environment.run(environment.python, "-c", BLOCK)
+    assert "4 of 4" in out and "critical path" in out
+    assert "puppeteer" in environment.run(str(tmp_path / "env" / "bin" / "orgthink"), "list", "organizations")

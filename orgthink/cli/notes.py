@@ -30,7 +30,7 @@ def problems_note(plan: Evaluation) -> str | None:
     expected = None if convention is None else convention.problems or convention.published
     if expected in (None, plan.n):
         return None
-    return f"{plan.task}: {plan.n} problems are here, and the published set has {expected}"
+    return f"{plan.task}: {plan.n} problems are evaluated, and the published set has {expected}"
 
 
 def pool_notes(organizations: Iterable[Organization], capacity: int) -> list[str | None]:
