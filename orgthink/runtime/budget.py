@@ -1,6 +1,6 @@
 """What an episode may use. Forks inherit the budget, and what they spend is charged to every account above.
 
-An organization may set a part of it aside for its last word (`Account.set_aside`), which nothing else can spend.
+An organization may reserve a part of it for its last answer (`Session.sparing`).
 """
 
 from __future__ import annotations

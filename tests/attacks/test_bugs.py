@@ -96,7 +96,7 @@ def cancels_itself() -> Chunk:
         "an engine of a plug-in gives a log-probability of NaN",
         BUG,
         "the same, because the episode cannot be stored",
-        (lambda: Chunk(("a",), (1,), (float("nan"),), FinishReason.EOS), "ValueError in integrity.py"),
+        (lambda: Chunk(("a",), (1,), (float("nan"),), FinishReason.EOS), "ValueError in episode_json.py"),
     ),
 )
 async def test_a_bug_in_one_episode(
@@ -141,7 +141,7 @@ async def test_a_bug_in_one_episode(
         "a grader of a plug-in finds more right solutions than a number may say",
         BUG,
         WHERE,
-        (lambda answer: Grade(10**13, 1), "ValueError in integrity.py, line "),
+        (lambda answer: Grade(10**13, 1), "ValueError in episode_json.py, line "),
     ),
 )
 async def test_a_bug_in_a_grader(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
