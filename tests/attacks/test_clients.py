@@ -227,22 +227,6 @@ async def half_closes(server: Server, wire: Wire) -> None:
     wire[1].write_eof()
 
 
-async def pipelines_and_leaves(server: Server, wire: Wire) -> None:
-    wire[1].write(request(WORKING))
-    await working(server)
-    wire[1].write(request(WORKING))
-    await asyncio.sleep(0.05)
-    wire[1].transport.abort()
-
-
-async def floods_and_leaves(server: Server, wire: Wire) -> None:
-    wire[1].write(request(WORKING))
-    await working(server)
-    wire[1].write(b"x" * 1_000_000)
-    await asyncio.sleep(0.05)
-    wire[1].transport.abort()
-
-
 async def resets_a_stream(server: Server, wire: Wire) -> None:
     wire[1].write(request(WORKING | {"stream": True}))
     await working(server)
@@ -259,8 +243,6 @@ async def resets_an_unread_stream(server: Server, wire: Wire) -> None:
 @each(
     leaves("a connection reset while eight agents work", resets),
     leaves("a connection closed for writing while eight agents work", half_closes),
-    leaves("a second request behind a running one, then a reset", pipelines_and_leaves),
-    leaves("a megabyte of garbage behind a running request, then a reset", floods_and_leaves),
     leaves("a stream that is reset after its first words", resets_a_stream),
     leaves("a stream that is reset before it is read", resets_an_unread_stream),
 )
