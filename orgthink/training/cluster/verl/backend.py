@@ -6,8 +6,10 @@ call and one optimizer step.
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -46,6 +48,9 @@ from orgthink.util.terminal import show
 
 PARTITION = "train"
 """Partition of TransferQueue that holds the rows."""
+
+NODE_CHECK = 2.0
+"""Seconds between two checks of the nodes."""
 
 
 class VerlBackend:
@@ -211,9 +216,34 @@ class OrganizationTrainer(PPOTrainer):
             show(f"step {line['step']}/{job.steps}  {job.settings.progress_text(line)}")
             tracking.log({name: value for name, value in line.items() if isinstance(value, int | float)}, line["step"])
 
-        try:
-            train_policy(VerlBackend(self, engine, base), job.source(), job.settings, folder, report)
-        except UserError as error:  # Ray would wrap it
-            folder.write(FAULT, str(error))
-            raise
+        with _watched_nodes(lambda message: folder.write(FAULT, message)):
+            try:
+                train_policy(VerlBackend(self, engine, base), job.source(), job.settings, folder, report)
+            except UserError as error:  # Ray would wrap it
+                folder.write(FAULT, str(error))
+                raise
         self._shutdown_dump_executor()
+
+
+@contextmanager
+def _watched_nodes(report: Callable[[str], object]) -> Iterator[None]:
+    """If a node with processes of this job is lost, `report` it and end this process.
+
+    Without this gloo, NCCL and TransferQueue would wait forever. After an error the check continues: verl's shutdown
+    waits for lost nodes too.
+    """
+    job = ray.JobID.from_hex(ray.get_runtime_context().get_job_id())
+    actors = ray._private.state.actors(job_id=job, actor_state_name="ALIVE")
+    ours = {actor["Address"]["NodeID"] for actor in actors.values()}
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(NODE_CHECK):
+            for node in ray.nodes():
+                if node["NodeID"] in ours and not node["Alive"]:
+                    report(f"the cluster lost a node, {node['NodeManagerAddress']}")
+                    os._exit(1)
+
+    threading.Thread(target=watch, name="nodes", daemon=True).start()
+    yield
+    ended.set()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import types
-from contextlib import aclosing, nullcontext
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,58 +23,81 @@ NAME = "orgthink_cpu"
 """Name of the rollout servers in verl's settings."""
 
 
-def _constant(answer: Any) -> Any:
-    """A method that returns `answer`, whatever its arguments are."""
-    return lambda *_, **__: answer
-
-
-_DEVICE = {"is_available": True, "device_count": 1, "current_device": 0, "get_device_name": "CPU"}
-"""What stands in for torch.cuda answers to verl's queries; its commands do nothing."""
-
-
 class _Device(types.ModuleType):
-    """Stands in for torch.cuda."""
+    """Stands in for torch.cuda: answers verl's queries, and ignores its commands."""
+
+    _answers = types.MappingProxyType(
+        {"is_available": True, "device_count": 1, "current_device": 0, "get_device_name": "CPU", "mem_get_info": (0, 0)}
+    )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name == "mem_get_info":
-            return _constant((0, 0))
-        return _constant(nullcontext() if name == "device" else 0 if "memory" in name else _DEVICE.get(name))
+        if name == "device":
+            return lambda *_: nullcontext()
+        answer = 0 if "memory" in name else self._answers.get(name)
+        return lambda *_, **__: answer
 
 
-_ANSWERS = {
-    "is_available": True,
-    "current_device": "cpu",
-    "device_count": 1,
-    "get_device_capability": (None, None),
-    "communication_backend_name": "gloo",
-    "visible_devices_envvar": "ORGTHINK_VISIBLE_CPUS",
-    "nvtx_range": nullcontext(),
-    "ray_resource_name": "GPU",  # verl accepts no other resource
-    "ray_noset_envvars": [],
-    "is_ipc_supported": False,
-}
-"""Results of the methods of verl's platform. Its other methods do nothing."""
+@PlatformRegistry.register(platform="cpu")
+class Cpu(PlatformBase):
+    """verl's interface of a platform."""
 
+    device_name = property(lambda self: "cpu")
+    vendor_name = property(lambda self: "cpu")
+    device_module = property(lambda self: _Device("cpu"))
 
-def _seed(self: PlatformBase, seed: int) -> None:
-    torch.manual_seed(seed)
+    def is_available(self) -> bool:
+        return True
 
+    def current_device(self) -> Any:
+        return "cpu"
 
-Cpu = type(
-    "Cpu",
-    (PlatformBase,),
-    {
-        **{name: _constant(_ANSWERS.get(name)) for name in PlatformBase.__abstractmethods__},
-        "manual_seed": _seed,
-        "manual_seed_all": _seed,
-        "device_name": property(lambda self: "cpu"),
-        "vendor_name": property(lambda self: "cpu"),
-        "device_module": property(lambda self: _Device("cpu")),
-    },
-)
-PlatformRegistry.register(platform="cpu")(Cpu)
+    def device_count(self) -> int:
+        return 1
+
+    def set_device(self, device_index: int) -> None: ...
+
+    def synchronize(self, device_index: int | None = None) -> None: ...
+
+    def manual_seed(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    def manual_seed_all(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    def set_allocator_settings(self, settings: str) -> None: ...
+
+    def empty_cache(self) -> None: ...
+
+    def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:
+        return None, None
+
+    def communication_backend_name(self) -> str:
+        return "gloo"
+
+    def visible_devices_envvar(self) -> str:
+        return "ORGTHINK_VISIBLE_CPUS"
+
+    @contextmanager
+    def nvtx_range(self, msg: str) -> Iterator[None]:
+        yield
+
+    def profiler_start(self) -> None: ...
+
+    def profiler_stop(self) -> None: ...
+
+    def ray_resource_name(self) -> str:
+        return "GPU"  # verl accepts no other resource
+
+    def ray_noset_envvars(self) -> list[str]:
+        return []
+
+    def is_ipc_supported(self) -> bool:
+        return False
+
+    def cudart(self) -> None:
+        return None
 
 
 def _install() -> None:

@@ -196,8 +196,6 @@ def test_a_row_that_is_not_whole_is_named_before_it_is_sent(backend, rows):
     torn = replace(rows[0], logprobs=rows[0].logprobs[:-1])
     with pytest.raises(UserError, match=torn.episode.split("|")[0][:8]):
         backend.logprobs([*rows[1:], torn])
-    with pytest.raises(UserError, match="temperatures"):
-        backend.logprobs([*rows[1:], replace(rows[0], temperature=0.5)])
     assert not module.tq.rows
 
 
