@@ -162,11 +162,12 @@ $(VERL)/.ready: pyproject.toml packages/pocket/pyproject.toml requirements/verl.
 
 # Ray lowers the priority of its processes: on a busy machine they starve, and it gives up after half a minute.
 VERL_TEST := OMP_NUM_THREADS=1 RAY_worker_niceness=0 RAY_AUTH_MODE=disabled RAY_USAGE_STATS_ENABLED=0
-VERL_TESTS := tests/scale packages/pocket/tests/scale tests/training/test_verl_parity.py 
+VERL_TESTS := tests/scale packages/pocket/tests/scale tests/training/test_verl_parity.py
+VERL_MARK := verl and not thorough
 
 test-verl: verl sandbox  ## verl's own trainer on a CPU, and our losses and gradients against verl's on the same rows
-	$(VERL_TEST) $(VERL)/bin/python -m pytest -m verl $(VERL_TESTS)
-	$(VERL_TEST) $(OTHER_ISA) $(VERL)/bin/python -m pytest -m "verl and numerical" $(VERL_TESTS)
+	$(VERL_TEST) $(VERL)/bin/python -m pytest -m "$(VERL_MARK)" $(VERL_TESTS)
+	$(VERL_TEST) $(OTHER_ISA) $(VERL)/bin/python -m pytest -m "$(VERL_MARK) and numerical" $(VERL_TESTS)
 
 trl: $(TRL)/.ready  ## an environment with TRL, which `make bench` measures itself against
 

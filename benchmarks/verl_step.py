@@ -23,7 +23,7 @@ from orgthink.training.recipes.registry import RECIPES, Training, adjusted, star
 JOBS = {
     "AsyncThink": ("asyncthink-pocket", ["rollout.problems=8"]),
     "MarsRL": ("marsrl-pocket", ["rollout.problems=8"]),
-    "ParaManager": ("paramanager-pocket", ["rollout.problems=8"]),
+    "ParaManager": ("paramanager-pocket", ["model=pocket-manager", "rollout.problems=8"]),
 }
 """Recipes, with smaller steps."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -213,3 +214,23 @@ def test_a_checkpoint_brings_weights_and_optimizer_back(backend, rows, worker, t
         torch.testing.assert_close(weight.full_tensor(), saved[name], rtol=0, atol=0)
     with pytest.raises(UserError, match="not a checkpoint of verl"):
         backend.load(tmp_path)
+
+
+def test_a_lost_node_of_the_run_ends_it_with_one_line(monkeypatch: pytest.MonkeyPatch):
+    """Another job's node may be lost. A lost node of ours is reported, and the process ends."""
+    nodes = [{"NodeID": name, "NodeManagerAddress": f"10.0.0.{name}", "Alive": True} for name in "12"]
+    context = SimpleNamespace(get_job_id=lambda: "01000000")
+    actors = {"a": {"Address": {"NodeID": "1"}}}
+    monkeypatch.setattr(module, "NODE_CHECK", 0.01)
+    monkeypatch.setattr(module.ray, "get_runtime_context", lambda: context)
+    monkeypatch.setattr(module.ray, "nodes", lambda: nodes)
+    monkeypatch.setattr(module.ray._private.state, "actors", lambda **_: actors)
+    ended = threading.Event()
+    monkeypatch.setattr(module.os, "_exit", lambda code: ended.set())
+    reports: list[str] = []
+    with module._watched_nodes(reports.append):
+        nodes[1]["Alive"] = False
+        assert not ended.wait(0.1)
+        nodes[0]["Alive"] = False
+        assert ended.wait(5)
+    assert set(reports) == {"the cluster lost a node, 10.0.0.1"}

@@ -53,8 +53,11 @@ NOISE = 5e-5
 
 JOBS = {
     "asyncthink": ("asyncthink-pocket", ["rollout.problems=2", "rollout.group=4", "minibatches=1"]),
-    "marsrl": ("marsrl-pocket", ["rollout.problems=2", "rollout.group=4", "rollout.segment=16"]),
-    "paramanager": ("paramanager-pocket", ["rollout.problems=3", "rollout.group=4", "minibatches=1", "redraw=2"]),
+    "marsrl": ("marsrl-pocket", ["rollout.problems=6", "rollout.group=4"]),
+    "paramanager": (
+        "paramanager-pocket",
+        ["model=pocket-manager", "rollout.problems=6", "rollout.group=4", "minibatches=1", "seed=1"],
+    ),
 }
 """Small steps of the shipped recipes; outputs of MarsRL come in segments, so that some tokens are old."""
 

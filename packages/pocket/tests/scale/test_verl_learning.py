@@ -1,4 +1,4 @@
-"""A short run on verl raises the reward as the embedded trainer does: same recipe, same problems. `make test-verl`."""
+"""A short run on verl raises the reward as the embedded trainer does: same recipe, same problems."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def test_intervals_overlap_if_they_have_a_point_in_common(first, second, found):
     assert overlap(one, other) is overlap(other, one) is found
 
 
+@pytest.mark.thorough
 def test_verl_learns_what_the_embedded_trainer_learns(tmp_path: Path):
     before = rewards(SHORT, model_folder(SHORT.job().model))
     with cluster() as placement:

@@ -39,10 +39,10 @@ ALL = ["steps=3", "save_every=1", "warmup=0", "rollout.group=4", "rollout.proble
 # backends, and it depends on who else is in the batch: on how long tools take.
 JOBS = {
     "asyncthink": ("asyncthink-pocket", [*ALL, "minibatches=1", "loss.kl=0.1"]),
-    "marsrl": ("marsrl-pocket", [*ALL, "minibatches=1", "rollout.problems=12"]),
+    "marsrl": ("marsrl-pocket", [*ALL, "minibatches=1", "rollout.problems=6", "rollout.segment=640"]),
     "paramanager": (
         "paramanager-pocket",
-        [*ALL, "minibatches=2", "redraw=1", "rollout.problems=6", "seed=1"],
+        [*ALL, "model=pocket-manager", "minibatches=2", "rollout.problems=6", "seed=1"],
     ),
 }
 
