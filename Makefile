@@ -93,7 +93,7 @@ test-isa: setup  ## the tests of floating-point computations, without the wide r
 	OMP_NUM_THREADS=1 $(OTHER_ISA) $(BIN)/pytest -m "numerical and not verl"
 
 test-thorough: setup sandbox  ## catalogues of attacks, long properties, many episodes: what make test leaves out
-	HYPOTHESIS_PROFILE=thorough OMP_NUM_THREADS=1 $(BIN)/pytest -m "thorough or slow" $(SIDE_BY_SIDE)
+	HYPOTHESIS_PROFILE=thorough OMP_NUM_THREADS=1 $(BIN)/pytest -m "thorough and not verl and not vllm and not browser and not clients and not learning and not wheel and not gpu" $(SIDE_BY_SIDE)
 
 test-slow:
 	@echo "make test-thorough replaces make test-slow" >&2; exit 2
