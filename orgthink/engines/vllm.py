@@ -296,5 +296,6 @@ def weight_names(folder: Path) -> frozenset[str]:
     from safetensors import safe_open
 
     names = frozenset[str]().union(*(safe_open(file, "pt").keys() for file in folder.glob("*.safetensors")))
-    tied = json_object(folder / "config.json").get("tie_word_embeddings") is True
+    config = folder / "config.json"  # vLLM names it if it is missing
+    tied = config.is_file() and json_object(config).get("tie_word_embeddings") is True
     return names - {"lm_head.weight"} if tied else names
