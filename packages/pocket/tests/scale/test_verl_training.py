@@ -132,17 +132,20 @@ def test_the_first_update_starts_at_the_reference(done: Run):
 
 
 def test_the_first_step_is_the_embedded_trainer_s(done: Run, tmp_path: Path):
-    """The same recipe and seed: the same rollouts, rewards, loss and gradient. AsyncThink ends workers that nobody
-    joins in the middle of a sentence, and how far they came is a matter of time: there, rollouts have the same rewards.
+    """The same recipe and seed: the same rollouts, rewards, loss and gradient. AsyncThink ends workers without a join in
+    the middle of a sentence, and timing decides how far they came. Their tokens count in its concurrency reward (Eq. 1):
+    there, rewards agree up to that.
     """
     told = training_of(done.folder)
     ours = start(Training(told.recipe, adjusted(done.job, {}, ["steps=1"])), tmp_path / "embedded")
     lines: list[dict[str, Any]] = []
     go_on(ours, lines.append)
     (expected,), found = lines, done.lines[0]
-    same = ["groups", "reward", "rewards", "forks", "rounds", "learning_rate"]
-    if told.recipe != JOBS["asyncthink"][0]:
-        same += ["trained_tokens", "clip_fraction", "masked_tokens"]
+    same = ["groups", "forks", "rounds", "learning_rate"]
+    if told.recipe == JOBS["asyncthink"][0]:
+        assert found["reward"] == pytest.approx(expected["reward"], abs=0.02)
+    else:
+        same += ["reward", "rewards", "trained_tokens", "clip_fraction", "masked_tokens"]
         most: dict[str, float] = {}
         if done.job.settings.loss.ratio == "sequence":  # advantages of a group are about 1, and so are ratios
             ratio = product_error(of_a_row(expected, done.job), logprob_error(LOGITS))
