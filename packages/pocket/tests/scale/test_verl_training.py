@@ -132,9 +132,10 @@ def test_the_first_update_starts_at_the_reference(done: Run):
 
 
 def test_the_first_step_is_the_embedded_trainer_s(done: Run, tmp_path: Path):
-    """The same recipe and seed: the same rollouts, rewards, loss and gradient. AsyncThink ends workers without a join in
-    the middle of a sentence, and timing decides how far they came. Their tokens count in its concurrency reward (Eq. 1):
-    there, rewards agree up to that.
+    """The same recipe and seed: the same rollouts, rewards, loss and gradient.
+
+    AsyncThink ends workers without a join in the middle of a sentence, and timing decides how far they came. Their
+    tokens count in its concurrency reward (Eq. 1): there, rewards agree up to that.
     """
     told = training_of(done.folder)
     ours = start(Training(told.recipe, adjusted(done.job, {}, ["steps=1"])), tmp_path / "embedded")
