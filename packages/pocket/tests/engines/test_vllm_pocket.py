@@ -14,7 +14,7 @@ PROBLEMS = 200
 
 async def test_greedy_answers_are_the_same_on_local_and_vllm():
     answers = []
-    for model in ("pocket", "vllm:pocket-base"):
+    for model in ("pocket-base", "vllm:pocket-base"):
         engine = await open_engine(engine_spec(model))
         episodes = await solve(engine, Sequential(prompts="pocket"), PROBLEMS)
         answers.append([episode.answer for episode in episodes])
