@@ -20,8 +20,8 @@ import tyro
 
 from benchmarks.verl_cluster import cluster, conditions
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.evaluate.grading import grade
-from orgthink.evaluate.plan import distinct
+from orgthink.evaluation.grading import grade
+from orgthink.evaluation.plan import distinct
 from orgthink.measure.estimate import Estimate, average, difference
 from orgthink.tasks import task_named
 from orgthink.training.cluster.verl.launch import Placement, run

@@ -57,7 +57,7 @@ PARTS = {
         "orgthink/credit/",
         "orgthink/measure/",
         "orgthink/tasks/",
-        "orgthink/evaluate/",
+        "orgthink/evaluation/",
         "orgthink/training/",
     ),
     "tokens to servers and back": ("orgthink/training/cluster/verl/engine.py",),

@@ -20,7 +20,7 @@ import torch
 
 from orgthink.engines import engine_spec
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.evaluate.grading import grade
+from orgthink.evaluation.grading import grade
 from orgthink.models.trainable import Trainable, open_trainable
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Problem, Sampling

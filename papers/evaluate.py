@@ -9,9 +9,9 @@ from statistics import fmean
 
 import orgthink
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.plan import Evaluation, resolve
-from orgthink.evaluate.run import evaluate, opened
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.plan import Evaluation, resolve
+from orgthink.evaluation.run import evaluate, opened
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.grammar.verdict import Verdict
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.latency import critical_path

@@ -9,7 +9,7 @@ from typing import Any
 from orgthink_pocket.base.rehearsals import USING
 from orgthink_pocket.recipes import AGENT_TOKENS, MANAGED, MARSRL, MEMBERS, PARAMANAGER
 
-from orgthink.evaluate.specs import RoleSpec
+from orgthink.evaluation.specs import RoleSpec
 
 SEEDS = (0, 1, 2)
 """Seeds of the trainings, and of the sampling."""

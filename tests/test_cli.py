@@ -33,9 +33,9 @@ from orgthink.cli import main
 from orgthink.cli.eval import Eval
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import EngineError
-from orgthink.evaluate.plan import Evaluation, resolve
-from orgthink.evaluate.run import evaluate
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.plan import Evaluation, resolve
+from orgthink.evaluation.run import evaluate
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.grammar.asyncthink import DIALECT
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
@@ -890,8 +890,8 @@ def test_importing_the_package_and_its_command_line_is_light():
     code = f"""
 import sys, orgthink
 assert not {{*{heavy}, "pydantic", "tyro", "rich"}} & set(sys.modules), "orgthink"
-import orgthink.evaluate.plan, orgthink.record.folder
-assert not {{*{heavy}, "tyro"}} & set(sys.modules), "evaluate"
+import orgthink.evaluation.plan, orgthink.record.folder
+assert not {{*{heavy}, "tyro"}} & set(sys.modules), "evaluation"
 from orgthink.cli import main
 from orgthink.cli import resuming
 assert main(["nonsense"]) == 2

@@ -18,9 +18,9 @@ from terse import TERSE
 from orgthink.cli.table import conditions
 from orgthink.engines import Engines, EngineSpec
 from orgthink.engines.engine import EngineError, EngineUnavailable
-from orgthink.evaluate.plan import Evaluation, distinct, resolve, up_to
-from orgthink.evaluate.run import evaluate as evaluate_resolved
-from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
+from orgthink.evaluation.plan import Evaluation, distinct, resolve, up_to
+from orgthink.evaluation.run import evaluate as evaluate_resolved
+from orgthink.evaluation.specs import OrganizationSpec, RoleSpec
 from orgthink.measure.summary import summarise
 from orgthink.record.episode import Edge, EdgeKind, Episode, Grade, Origin, Sampling, Span, Status, StopReason, Trace
 from orgthink.record.folder import RunFolder

@@ -18,8 +18,8 @@ import orgthink
 from orgthink.cli import main
 from orgthink.cli.names import KINDS
 from orgthink.engines import EngineSpec, engine_spec
-from orgthink.evaluate.plan import Evaluation
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.plan import Evaluation
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.record.folder import RunFolder
 from orgthink.rewards import REWARDS, EpisodeReward

@@ -15,7 +15,7 @@ ROOT = Path(orgthink.__file__).parent
 
 ROOMS = (
     "util", "record", "grammar", "models", "tasks", "engines", "runtime", "tools", "organizations", "measure",
-    "rewards", "credit", "view", "export", "evaluate", "training", "serve", "api", "cli", "__main__",
+    "rewards", "credit", "view", "export", "evaluation", "training", "serve", "api", "cli", "__main__",
 )  # fmt: skip
 """The rooms, the lowest first. A module imports from lower rooms and from its own."""
 
@@ -71,7 +71,7 @@ def faults(module: str, imported: Iterator[str]) -> list[str]:
         elif own is not None and ROOMS.index(room) > ROOMS.index(own):
             found.append(f"{module} imports {other}: {room} is above {own}")
         elif (own in ACTS and room in JUDGES) or (own in JUDGES and room in ACTS):
-            found.append(f"{module} imports {other}: the two wings meet in evaluate and training only")
+            found.append(f"{module} imports {other}: the two wings meet in evaluation and training only")
     return found
 
 

@@ -9,8 +9,8 @@ import pytest
 from manager_episodes import Call, episode_of
 
 from orgthink.cli.table import cells, conditions, lay_out
-from orgthink.evaluate.plan import Evaluation
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.plan import Evaluation
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.measure.summary import summarise
 from orgthink.record.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
 from orgthink.record.folder import RunFolder

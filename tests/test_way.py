@@ -15,7 +15,7 @@ from terse import TERSE
 import orgthink.engines
 from orgthink.cli.eval import Eval
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.plan import PlannedEpisode, Resolved
+from orgthink.evaluation.plan import PlannedEpisode, Resolved
 from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import Problem
 
@@ -54,5 +54,5 @@ def test_a_problem_visits_few_files_before_its_organization(tmp_path: Path, monk
         sys.setprofile(None)
     assert code == 0
     files = list(dict.fromkeys(visited))
-    assert files[-1] == "organizations/sequential.py" and "evaluate/run.py" in files
+    assert files[-1] == "organizations/sequential.py" and "evaluation/run.py" in files
     assert len(files) <= MOST, files

@@ -15,8 +15,8 @@ from orgthink.cli.options import Options, read_prices
 from orgthink.cli.progress import describe, progress
 from orgthink.cli.resuming import exit_code, interruptible, resumed, settings_of, stoppable, written
 from orgthink.cli.table import conditions, print_table
-from orgthink.evaluate.plan import Evaluation, Resolved, resolve
-from orgthink.evaluate.run import evaluate, opened, remembering, require_planned, spending
+from orgthink.evaluation.plan import Evaluation, Resolved, resolve
+from orgthink.evaluation.run import evaluate, opened, remembering, require_planned, spending
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.record.guard import engine_failed, failed_agents, failure_message

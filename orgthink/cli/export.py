@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from orgthink.cli.resuming import needing
-from orgthink.evaluate.plan import up_to
+from orgthink.evaluation.plan import up_to
 from orgthink.measure.accuracy import mixed
 from orgthink.record.folder import RunFolder, require_output
 from orgthink.tasks.task import Split

@@ -14,7 +14,7 @@ from tyro.conf import Positional, arg
 
 from orgthink.cli.options import read_prices
 from orgthink.cli.table import conditions, print_table
-from orgthink.evaluate.plan import Evaluation, recorded
+from orgthink.evaluation.plan import Evaluation, recorded
 from orgthink.measure.summary import summarise
 from orgthink.measure.usage import Price
 from orgthink.record.episode import Episode

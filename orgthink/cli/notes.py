@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.compatibility import pool_warning
-from orgthink.evaluate.plan import Evaluation
-from orgthink.evaluate.presets import preset_of
+from orgthink.evaluation.compatibility import pool_warning
+from orgthink.evaluation.plan import Evaluation
+from orgthink.evaluation.presets import preset_of
 from orgthink.measure.usage import Price
 from orgthink.record.episode import Episode, Status
 from orgthink.runtime.organization import Organization

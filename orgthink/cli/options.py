@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from orgthink.engines import STREAMS, EngineSpec, engine_spec, served_spec
-from orgthink.evaluate.plan import SAMPLED, Evaluation, make_plan
-from orgthink.evaluate.presets import organization_settings
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.plan import SAMPLED, Evaluation, make_plan
+from orgthink.evaluation.presets import organization_settings
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.measure.usage import Price
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.training.recipes.adjust import put

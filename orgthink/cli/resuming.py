@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
-from orgthink.evaluate.spending import Bound
+from orgthink.evaluation.spending import Bound
 from orgthink.record.folder import RunFolder
 from orgthink.training.interrupt import answer
 from orgthink.util.errors import UserError

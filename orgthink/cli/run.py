@@ -12,8 +12,8 @@ from tyro.conf import Positional, arg
 from orgthink.cli.notes import note, pool_notes, price_note, question_note, return_notes
 from orgthink.cli.options import Options, read_prices
 from orgthink.engines import Engines
-from orgthink.evaluate.plan import QUESTION, distinct
-from orgthink.evaluate.run import solve
+from orgthink.evaluation.plan import QUESTION, distinct
+from orgthink.evaluation.run import solve
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.usage import Prices, dollars, sampled_tokens, spent

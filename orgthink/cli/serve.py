@@ -16,8 +16,8 @@ from tyro.conf import arg
 from orgthink.cli.export import collector_at
 from orgthink.cli.options import Options
 from orgthink.engines import Engines
-from orgthink.evaluate.plan import QUESTION, Evaluation
-from orgthink.evaluate.run import backings
+from orgthink.evaluation.plan import QUESTION, Evaluation
+from orgthink.evaluation.run import backings
 from orgthink.record.folder import RunFolder, dated
 from orgthink.runtime.clock import run_main
 from orgthink.util.errors import UserError

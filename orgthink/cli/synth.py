@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from orgthink.cli.progress import progress
 from orgthink.cli.resuming import exit_code, interruptible, needing, resumed, settings_of, stoppable, written
 from orgthink.engines import Engines, engine_spec
-from orgthink.evaluate.run import require_planned
+from orgthink.evaluation.run import require_planned
 from orgthink.record.episode import Sampling
 from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.record.guard import failure_message

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orgthink.evaluate.plan import Evaluation
+from orgthink.evaluation.plan import Evaluation
 from orgthink.measure.columns import columns
 from orgthink.record.folder import RunFolder
 from orgthink.util.terminal import excerpt, show

@@ -13,7 +13,7 @@ from tyro.conf import Positional, arg
 
 from orgthink.cli.following import Following
 from orgthink.cli.table import conditions
-from orgthink.evaluate.plan import recorded
+from orgthink.evaluation.plan import recorded
 from orgthink.export.perfetto import trace
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder, require_output

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from orgthink.evaluate.compatibility import greedy_vote
+from orgthink.evaluation.compatibility import greedy_vote
 from orgthink.record.episode import Episode, Sampling
 from orgthink.record.folder import Journal
 from orgthink.runtime import Backing, Limits, attempt

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from orgthink.credit import EpisodeCredit
 from orgthink.credit.shared import SharedCredit
-from orgthink.evaluate.specs import RoleSpec
+from orgthink.evaluation.specs import RoleSpec
 from orgthink.record.episode import Episode
 from orgthink.rewards import REWARDS
 from orgthink.training.backend import PolicyBackend, Signals

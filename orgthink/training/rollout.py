@@ -11,10 +11,10 @@ from typing import Any
 
 from orgthink.engines import OF_FOLDERS, Engines
 from orgthink.engines.engine import Engine, EngineUnavailable
-from orgthink.evaluate.compatibility import require_roles, require_sampling
-from orgthink.evaluate.grading import graded
-from orgthink.evaluate.plan import MOST_REPEATS
-from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
+from orgthink.evaluation.compatibility import require_roles, require_sampling
+from orgthink.evaluation.grading import graded
+from orgthink.evaluation.plan import MOST_REPEATS
+from orgthink.evaluation.specs import OrganizationSpec, RoleSpec
 from orgthink.record.episode import Episode, Problem, Sampling, Trace
 from orgthink.record.guard import Crash, Guard, raised
 from orgthink.runtime.agent import Backing

@@ -14,9 +14,9 @@ from terse import TERSE
 
 from orgthink.engines import Engines
 from orgthink.engines.endpoint.client import EndpointEngine
-from orgthink.evaluate.plan import Evaluation, resolve
-from orgthink.evaluate.run import evaluate
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.plan import Evaluation, resolve
+from orgthink.evaluation.run import evaluate
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.record.episode import Episode, Sampling, StopReason
 from orgthink.record.folder import RunFolder
 from orgthink.util.errors import ErrorKind

@@ -14,8 +14,8 @@ from rule_engine import RuleEngine, countdown
 from orgthink.cli.eval import report
 from orgthink.engines import Engines
 from orgthink.engines.engine import Chunk, Context, FinishReason
-from orgthink.evaluate.plan import resolve
-from orgthink.evaluate.run import evaluate
+from orgthink.evaluation.plan import resolve
+from orgthink.evaluation.run import evaluate
 from orgthink.record.episode import Grade, Problem, Sampling, StopReason
 from orgthink.record.folder import RunFolder
 

@@ -9,7 +9,7 @@ from attacks.catalogue import Attack, each
 from attacks.hostile import ATTACKED, FINE, evaluated, planned
 from loopback import answers
 
-from orgthink.evaluate.run import spending
+from orgthink.evaluation.run import spending
 from orgthink.measure.usage import Price
 from orgthink.record.episode import StopReason
 from orgthink.record.folder import RunFolder

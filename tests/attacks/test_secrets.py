@@ -17,8 +17,8 @@ from loopback import MODEL, answers, loopback, says, sends
 from orgthink.cli import main
 from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.engines.engine import Context, EngineError
-from orgthink.evaluate.plan import Evaluation
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.plan import Evaluation
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.record.episode import Message, Sampling
 from orgthink.record.folder import RunFolder
 from orgthink.tools.sandbox_fusion import SandboxFusion

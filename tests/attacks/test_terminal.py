@@ -18,8 +18,8 @@ from loopback import Exchange, answers
 
 import orgthink
 from orgthink.cli import main
-from orgthink.evaluate.plan import Evaluation
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.plan import Evaluation
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.record.episode import Episode, Origin, Problem, Span, Trace
 from orgthink.record.folder import RunFolder
 from orgthink.util.http import RetryPolicy

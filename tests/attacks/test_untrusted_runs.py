@@ -15,7 +15,7 @@ from orgthink_arena.tasks.bench import livecodebench
 from tiny_recipes import ASYNCTHINK, named
 
 from orgthink.cli import main
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.record.episode import SCHEMA_VERSION, Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.record.episode_json import dump
 from orgthink.util.settings import plain

@@ -11,8 +11,8 @@ from echo import ECHO, TASK
 from terse import TERSE
 
 from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
-from orgthink.evaluate.grading import grade
-from orgthink.evaluate.plan import distinct
+from orgthink.evaluation.grading import grade
+from orgthink.evaluation.plan import distinct
 from orgthink.grammar.toolcall import CallStatus, ToolCall, read_responses, render_reply
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.paramanager import ParaManager

@@ -22,9 +22,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from orgthink.cli import main
 from orgthink.engines import Engines
-from orgthink.evaluate.plan import Evaluation, resolve
-from orgthink.evaluate.run import evaluate
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.plan import Evaluation, resolve
+from orgthink.evaluation.run import evaluate
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.export import otlp
 from orgthink.export.otlp import Collector, name_of, sending, with_beginnings
 from orgthink.export.spans import trace_spans

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.plan import Evaluation
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.plan import Evaluation
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.measure.comparison import Flip, by_organization, flips, paired
 from orgthink.record.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
 from orgthink.record.folder import RunFolder

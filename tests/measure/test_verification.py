@@ -12,7 +12,7 @@ from small import TASK_OF_SUMS
 from terse import STYLE, TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.grading import grade
+from orgthink.evaluation.grading import grade
 from orgthink.grammar.verdict import Verdict
 from orgthink.measure.verification import judgements, solver_grade
 from orgthink.organizations.verifier_corrector import VerifierCorrector

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.grading import grade
+from orgthink.evaluation.grading import grade
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.sequential import Sequential

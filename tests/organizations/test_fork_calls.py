@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from longest_path import longest_path
 from speaker import PlannedModel, call
 
-from orgthink.evaluate.grading import grade
+from orgthink.evaluation.grading import grade
 from orgthink.grammar.toolcall import CallStatus, Response, read_responses
 from orgthink.measure.latency import concurrency, critical_path, timeline
 from orgthink.organizations.asyncthink import AsyncThink

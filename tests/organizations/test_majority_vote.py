@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from orgthink.engines import EngineSpec
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.compatibility import pool_warning, require_sampling_noise
-from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
+from orgthink.evaluation.compatibility import pool_warning, require_sampling_noise
+from orgthink.evaluation.specs import OrganizationSpec, RoleSpec
 from orgthink.measure.usage import usage
 from orgthink.organizations import identical_below
 from orgthink.organizations.paramanager import ParaManager, ToolUse

@@ -16,7 +16,7 @@ import pytest
 from managed import END, PROBLEM, ROOMY, Managed, Using, program, reply, told
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.grammar.toolcall import CallStatus, Response
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.record.episode import Episode, Sampling, StopReason

@@ -17,8 +17,8 @@ from rule_engine import RuleEngine
 from terse import TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.compatibility import require_forks, require_roles
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.compatibility import require_forks, require_roles
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.grammar.toolcall import FINAL, CallStatus, ToolCall, render_reply
 from orgthink.measure.latency import concurrency, critical_path, critical_stretches
 from orgthink.measure.orchestration import rounds, tools

@@ -11,7 +11,7 @@ from rule_engine import RuleEngine, countdown
 from terse import TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.grammar.toolcall import FINAL, TAGS, ToolCall, render_reply
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.huang_yang import HuangYang

@@ -13,7 +13,7 @@ from longest_path import longest_path
 from managed import PRICES
 from speaker import DOUBLE, PlannedModel, call
 
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.grammar.toolcall import CallStatus, Response, read_responses
 from orgthink.measure.latency import critical_path
 from orgthink.organizations.agent_forms import WorkerTools

@@ -13,7 +13,7 @@ from longest_path import longest_path
 
 from orgthink.credit.shared import advantages
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.grading import grade
+from orgthink.evaluation.grading import grade
 from orgthink.grammar.actions import Answer, Fork, Join
 from orgthink.grammar.asyncthink import read
 from orgthink.measure.latency import concurrency, critical_path, timeline

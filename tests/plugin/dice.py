@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from orgthink.credit import EpisodeCredit
 from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.organizations.prompts import Style, prompt
 from orgthink.record.episode import Episode, Grade, Origin, Problem, Sampling
 from orgthink.rewards import EpisodeReward, Score

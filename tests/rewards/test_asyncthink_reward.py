@@ -16,7 +16,7 @@ from random_episodes import Fork, Join, Program, Think, episode_of, programs
 from small import SUMS
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.grading import grade
+from orgthink.evaluation.grading import grade
 from orgthink.measure.latency import concurrency, critical_path
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, FormatError, FormatFault, Grade, Sampling

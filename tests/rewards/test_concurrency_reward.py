@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.grading import grade
+from orgthink.evaluation.grading import grade
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Sampling
 from orgthink.rewards.asyncthink import concurrency_reward

@@ -9,7 +9,7 @@ from registered import register
 from orgthink.cli import main
 from orgthink.cli.size import measures
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.specs import RoleSpec
+from orgthink.evaluation.specs import RoleSpec
 from orgthink.record.episode import Sampling
 from orgthink.training.cluster.sizing.model import config_of
 from orgthink.training.cluster.sizing.plan import ACCELERATORS

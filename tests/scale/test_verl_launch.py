@@ -14,7 +14,7 @@ from tiny_recipes import ASYNCTHINK, MARSRL, PARAMANAGER, named
 
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.specs import RoleSpec
+from orgthink.evaluation.specs import RoleSpec
 from orgthink.models.trainable import LoraSettings
 from orgthink.record.episode import Sampling
 from orgthink.training.cluster.verl import launch

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink.evaluate.grading import awaits_grade, grade_or_keep
+from orgthink.evaluation.grading import awaits_grade, grade_or_keep
 from orgthink.record.episode import Episode, Grade, Problem, Trace
 from orgthink.tasks import TASKS, math_verifier, task_named
 from orgthink.tasks.math import MATH, Math

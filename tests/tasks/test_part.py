@@ -13,7 +13,7 @@ from small import ONE, SUMS, TASK_OF_ONE, TASK_OF_SUMS, Sums
 from terse import TERSE
 
 from orgthink.cli import main
-from orgthink.evaluate.plan import distinct
+from orgthink.evaluation.plan import distinct
 from orgthink.record.episode import Problem
 from orgthink.tasks import task_named
 from orgthink.tasks.combined import MAX_PARTS, Part

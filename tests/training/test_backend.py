@@ -22,7 +22,7 @@ from torch import Tensor
 from orgthink.engines.engine import Context
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.scripted import ScriptedEngine
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.models.qwen3 import Qwen3
 from orgthink.record.episode import Episode, Origin, Sampling, Span
 from orgthink.runtime.budget import Limits

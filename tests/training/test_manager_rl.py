@@ -25,7 +25,7 @@ from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.scripted import ScriptedEngine
-from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
+from orgthink.evaluation.specs import OrganizationSpec, RoleSpec
 from orgthink.grammar.toolcall import CallStatus
 from orgthink.measure.accuracy import mixed
 from orgthink.measure.usage import sampled_tokens

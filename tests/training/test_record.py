@@ -13,7 +13,7 @@ from tiny_policy import TINY
 from tiny_recipes import ASYNCTHINK, MARSRL, TERSE
 
 from orgthink.cli import main
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.record.episode import Episode
 from orgthink.record.episode_json import dump
 from orgthink.record.folder import RunFolder

@@ -30,8 +30,8 @@ from tiny_recipes import named
 from orgthink.cli import main
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.grading import grade
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.grading import grade
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.measure.usage import sampled_tokens
 from orgthink.models.qwen3 import Qwen3
 from orgthink.models.trainable import ADAPTER, LoraSettings

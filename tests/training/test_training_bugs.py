@@ -17,7 +17,7 @@ from tiny_policy import TINY
 from orgthink.credit.shared import SharedCredit
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.models.qwen3 import Qwen3
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.record.episode import Episode, Grade, Message, Problem, Sampling

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.budget import Limits
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings

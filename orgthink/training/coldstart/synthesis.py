@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.compatibility import require_sampling
-from orgthink.evaluate.grading import grade
-from orgthink.evaluate.plan import distinct
-from orgthink.evaluate.run import require_planned
+from orgthink.evaluation.compatibility import require_sampling
+from orgthink.evaluation.grading import grade
+from orgthink.evaluation.plan import distinct
+from orgthink.evaluation.run import require_planned
 from orgthink.organizations.prompts import STYLES
 from orgthink.record.episode import Episode, FormatError, Problem, Sampling, StopReason, episode_id
 from orgthink.record.folder import RunFolder

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orgthink.engines.engine import Context
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.grammar.toolcall import TAGS, BadCall, CallTags
 from orgthink.measure import orchestration
 from orgthink.models.tokenizer import Tokenizer

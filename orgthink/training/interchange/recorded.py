@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from orgthink.evaluate.grading import grade
-from orgthink.evaluate.plan import Evaluation, resolve
+from orgthink.evaluation.grading import grade
+from orgthink.evaluation.plan import Evaluation, resolve
 from orgthink.measure.accuracy import mixed
 from orgthink.record.folder import RunFolder
 from orgthink.training.episodes import grouped, whole_groups

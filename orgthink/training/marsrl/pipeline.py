@@ -18,7 +18,7 @@ from pathlib import Path
 
 from orgthink.credit import EpisodeCredit
 from orgthink.engines.engine import Engine
-from orgthink.evaluate.plan import MOST_REPEATS
+from orgthink.evaluation.plan import MOST_REPEATS
 from orgthink.record.episode import Episode, Message, Problem, Sampling, StopReason
 from orgthink.record.guard import Crash, Guard, raised
 from orgthink.runtime.agent import Backing

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.util.errors import UserError
 from orgthink.util.settings import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
+from orgthink.evaluation.specs import OrganizationSpec, RoleSpec
 from orgthink.record.episode import Sampling
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.paramanager import ParaManagerReward

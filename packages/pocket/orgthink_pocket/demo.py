@@ -12,8 +12,8 @@ from typing import Any
 from orgthink.cli.eval import conduct
 from orgthink.cli.run import RunCommand
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.plan import Evaluation, resolve
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.plan import Evaluation, resolve
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.record.episode import Episode, Sampling
 from orgthink.record.folder import RunFolder
 from orgthink.runtime.budget import Limits

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 
 from orgthink.engines.engine import Engine
-from orgthink.evaluate.grading import grade
-from orgthink.evaluate.plan import distinct
+from orgthink.evaluation.grading import grade
+from orgthink.evaluation.plan import distinct
 from orgthink.record.episode import Episode, Sampling
 from orgthink.runtime import Backing, Limits, Organization, attempt
 from orgthink.tasks.task import Task

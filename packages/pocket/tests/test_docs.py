@@ -16,7 +16,7 @@ from orgthink.cli import _verb, main
 from orgthink.cli.eval import Eval
 from orgthink.cli.run import RunCommand
 from orgthink.cli.train import Train
-from orgthink.evaluate.plan import QUESTION
+from orgthink.evaluation.plan import QUESTION
 from orgthink.util.errors import UserError
 
 PYTHON = [block for page in PAGES for block in blocks(page, "python")]

@@ -13,7 +13,7 @@ from orgthink_pocket.demo import plans
 from orgthink_pocket.picture import digest, facts, take
 
 from orgthink.cli.eval import conduct
-from orgthink.evaluate.plan import resolve
+from orgthink.evaluation.plan import resolve
 
 DOCS = Path(__file__).parents[3] / "docs"
 STORED = json.loads((DOCS / "view.json").read_bytes())

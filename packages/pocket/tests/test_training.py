@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.presets import preset_of
+from orgthink.evaluation.presets import preset_of
 from orgthink.models.qwen3 import Qwen3
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.folder import RunFolder

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from orgthink.evaluate.plan import resolve
+from orgthink.evaluation.plan import resolve
 from orgthink.util.errors import UserError, user_input
 from orgthink.util.settings import plain
 from orgthink.util.terminal import reason, show

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from orgthink.engines import Engines
-from orgthink.evaluate.plan import Evaluation, resolve
-from orgthink.evaluate.run import evaluate, open_plan
+from orgthink.evaluation.plan import Evaluation, resolve
+from orgthink.evaluation.run import evaluate, open_plan
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
 from orgthink.record.guard import engine_failed, failure_message

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from orgthink.evaluate.plan import distinct
+from orgthink.evaluation.plan import distinct
 from orgthink.record.episode import Problem
 from orgthink.record.folder import Journal
 from orgthink.util.errors import require_at_least

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orgthink.evaluate.specs import RoleSpec
+from orgthink.evaluation.specs import RoleSpec
 from orgthink.record.folder import Journal
 from orgthink.util.errors import require_at_least
 from orgthink_arena.organizations.workflow_json import written_graph

@@ -13,8 +13,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from orgthink.evaluate.plan import distinct
-from orgthink.evaluate.specs import RoleSpec
+from orgthink.evaluation.plan import distinct
+from orgthink.evaluation.specs import RoleSpec
 from orgthink.grammar.solution import after_thinking
 from orgthink.organizations.prompts import Template, read_templates
 from orgthink.record.episode import Episode, Message, Problem

@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from orgthink.evaluate.compatibility import require_sampling_noise
-from orgthink.evaluate.grading import graded
+from orgthink.evaluation.compatibility import require_sampling_noise
+from orgthink.evaluation.grading import graded
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode, Problem
 from orgthink.record.folder import RunFolder

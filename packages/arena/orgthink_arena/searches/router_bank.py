@@ -15,9 +15,9 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from orgthink.engines import Engines
-from orgthink.evaluate.plan import Evaluation, resolve
-from orgthink.evaluate.run import evaluate
-from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
+from orgthink.evaluation.plan import Evaluation, resolve
+from orgthink.evaluation.run import evaluate
+from orgthink.evaluation.specs import OrganizationSpec, RoleSpec
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder

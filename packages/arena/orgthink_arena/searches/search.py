@@ -25,10 +25,10 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from orgthink.engines import Engines, EngineSpec
-from orgthink.evaluate.compatibility import require_sampling_noise
-from orgthink.evaluate.plan import Evaluation, resolve
-from orgthink.evaluate.run import evaluate, open_plan
-from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
+from orgthink.evaluation.compatibility import require_sampling_noise
+from orgthink.evaluation.plan import Evaluation, resolve
+from orgthink.evaluation.run import evaluate, open_plan
+from orgthink.evaluation.specs import OrganizationSpec, RoleSpec
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.estimate import proportion
 from orgthink.measure.usage import sampled_tokens

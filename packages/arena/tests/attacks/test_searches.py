@@ -17,7 +17,7 @@ from search_state import designs, gone
 from searched import ALONE, DESIGNER, fenced, settings
 
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.specs import RoleSpec
+from orgthink.evaluation.specs import RoleSpec
 from orgthink.record.episode import Sampling
 from orgthink.record.folder import RunFolder
 from orgthink.training.recipes.registry import Training, go_on, start

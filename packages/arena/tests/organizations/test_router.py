@@ -10,7 +10,7 @@ from orgthink_arena.organizations.router import Router
 from terse import TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.evaluate.compatibility import require_sampling_noise
+from orgthink.evaluation.compatibility import require_sampling_noise
 from orgthink.record.episode import Episode, Problem, Sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt

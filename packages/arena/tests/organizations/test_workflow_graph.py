@@ -15,7 +15,7 @@ from orgthink_arena.organizations.workflow_graph import dependencies, everywhere
 from orgthink_arena.organizations.workflow_json import read_graph, written_graph
 from random_graphs import random_graph
 
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.util.errors import UserError
 from orgthink.util.settings import plain, typed
 

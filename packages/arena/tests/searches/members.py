@@ -9,7 +9,7 @@ from rule_engine import RuleEngine
 from small import TASK_OF_SUMS
 
 from orgthink.engines import EngineSpec
-from orgthink.evaluate.specs import RoleSpec
+from orgthink.evaluation.specs import RoleSpec
 from orgthink.record.episode import Sampling
 
 

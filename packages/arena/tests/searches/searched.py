@@ -17,7 +17,7 @@ from terse import TERSE
 
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import EngineError
-from orgthink.evaluate.specs import RoleSpec
+from orgthink.evaluation.specs import RoleSpec
 from orgthink.record.episode import Sampling
 from orgthink.runtime.budget import Limits
 

@@ -19,7 +19,7 @@ from orgthink_arena.searches.puppeteer import PuppeteerTraining
 from orgthink_arena.searches.reinforce import Drawn, Learner, Played, PuppeteerSettings, returns, rewards
 from terse import TERSE
 
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.record.episode import Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.record.folder import RunFolder
 from orgthink.runtime.budget import Limits

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from orgthink.engines import EngineSpec, names_engine, shipped
-from orgthink.evaluate.compatibility import require_sampling
-from orgthink.evaluate.specs import OrganizationSpec
+from orgthink.evaluation.compatibility import require_sampling
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES, style_named
 from orgthink.record.episode import Sampling

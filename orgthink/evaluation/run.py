@@ -11,9 +11,9 @@ from itertools import chain
 from pathlib import Path
 
 from orgthink.engines import Engines
-from orgthink.evaluate.grading import awaits_grade, grade_again, grade_or_keep, grade_safely
-from orgthink.evaluate.plan import Evaluation, PlannedEpisode, Resolved
-from orgthink.evaluate.spending import Spending
+from orgthink.evaluation.grading import awaits_grade, grade_again, grade_or_keep, grade_safely
+from orgthink.evaluation.plan import Evaluation, PlannedEpisode, Resolved
+from orgthink.evaluation.spending import Spending
 from orgthink.measure.usage import spent
 from orgthink.record.episode import Episode, Problem
 from orgthink.record.folder import RunFolder

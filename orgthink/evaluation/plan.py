@@ -9,14 +9,14 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from orgthink.engines import EngineSpec, engine_spec
-from orgthink.evaluate.compatibility import (
+from orgthink.evaluation.compatibility import (
     require_forks,
     require_roles,
     require_sampling,
     require_sampling_noise,
 )
-from orgthink.evaluate.presets import capacity_of, partner_models, tokens_of
-from orgthink.evaluate.specs import OrganizationSpec, RoleSpec
+from orgthink.evaluation.presets import capacity_of, partner_models, tokens_of
+from orgthink.evaluation.specs import OrganizationSpec, RoleSpec
 from orgthink.measure.summary import summarise, surviving_measures
 from orgthink.measure.usage import Price
 from orgthink.record.episode import Episode, Problem, Sampling, episode_id

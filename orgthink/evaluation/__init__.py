@@ -1,0 +1,1 @@
+"""Problems × organizations × samples → a run folder: plan, resolve, open, run, summarise."""
