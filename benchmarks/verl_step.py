@@ -28,7 +28,7 @@ JOBS = {
 """Recipes, with smaller steps."""
 
 ROOT = Path(__file__).parent.parent
-MODULES = "orgthink.training.cluster.verl.cpu,orgthink.training.cluster.verl.backend,benchmarks.verl_profile"
+MODULES = "orgthink_pocket.verl_cpu,orgthink.training.cluster.verl.backend,benchmarks.verl_profile"
 TRAINER, PROFILE = "orgthink_profiled", "profile.jsonl"
 """Names of benchmarks/verl_profile.py, which only verl's processes can import."""
 

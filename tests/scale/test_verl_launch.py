@@ -58,6 +58,11 @@ def test_no_verl(monkeypatch: pytest.MonkeyPatch):
     assert "make verl" in refused(POLICY)
 
 
+def test_verl_on_a_cpu_needs_the_package_with_its_platform(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(launch, "find_spec", lambda name: None)
+    assert "orgthink-pocket" in refused(POLICY)
+
+
 def test_what_verl_does_not_do_here():
     assert "embedded" in refused(RECIPES["asyncthink-sft"])
     assert "--lora" in refused(replace(POLICY, lora=LoraSettings(8)))
@@ -79,7 +84,7 @@ def test_settings_of_a_job():
     assert told["+orgthink.run"] == str(Path("run").resolve())
     assert of(POLICY)["actor_rollout_ref.actor.use_kl_loss"] == "False"
     modules = told["+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES"]
-    assert modules == "'orgthink.training.cluster.verl.cpu,orgthink.training.cluster.verl.backend'"
+    assert modules == "'orgthink_pocket.verl_cpu,orgthink.training.cluster.verl.backend'"
 
 
 def test_settings_of_a_cluster():

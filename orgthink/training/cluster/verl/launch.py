@@ -26,6 +26,9 @@ VERSIONS = ("0.9", "0.10")
 TRAINER = "orgthink"
 """Name of our trainer in verl's `trainer.v1.trainer_mode`."""
 
+ON_CPU = "orgthink_pocket.verl_cpu"
+"""Module with which verl runs without GPUs, for tests and trials."""
+
 FAULT = "verl.error"
 """File of a run folder in which the trainer's process writes its one-line error message."""
 
@@ -78,6 +81,8 @@ def require(job: Job, placement: Placement) -> None:
         raise UserError("verl trains recipes of reinforcement learning only: train this one with the embedded backend")
     if job.lora is not None:
         raise UserError("verl does not train low-rank adapters: leave --lora out, or use the embedded backend")
+    if placement.device == "cpu" and find_spec(ON_CPU.partition(".")[0]) is None:
+        raise UserError("verl on a CPU, which is for trials, needs the package orgthink-pocket")
     if job.mixed_precision and placement.device == "cpu":
         raise UserError("verl computes in bfloat16 on GPUs and in float32 on a CPU: leave mixed_precision out")
     max_context(job)
@@ -202,10 +207,7 @@ def _of_rollout(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
 
 def _modules(placement: Placement) -> str:
     """The modules that every process of verl imports."""
-    return ",".join(
-        ["orgthink.training.cluster.verl.cpu"] * (placement.device == "cpu")
-        + ["orgthink.training.cluster.verl.backend"]
-    )
+    return ",".join([ON_CPU] * (placement.device == "cpu") + ["orgthink.training.cluster.verl.backend"])
 
 
 def run(folder: RunFolder, placement: Placement) -> Path:

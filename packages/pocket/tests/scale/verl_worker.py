@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import orgthink.training.cluster.verl.cpu  # noqa: F401  # the platform comes first
+import orgthink_pocket.verl_cpu  # noqa: F401  # the platform comes first
 
 import torch
 from hydra import compose, initialize_config_module
