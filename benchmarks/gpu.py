@@ -28,7 +28,7 @@ from benchmarks.models import random_model
 from benchmarks.report import Line
 from orgthink.engines.engine import Engine
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.models.qwen3 import Qwen3Config
+from orgthink.models.config import DecoderConfig
 from orgthink.record.provenance import commit
 from orgthink.training.cluster.sizing.model import Model, config_of
 from orgthink.training.cluster.sizing.plan import ACCELERATORS, Cluster, Plan, Work
@@ -138,8 +138,8 @@ def lines(names: tuple[str, ...], device: str) -> Iterator[Line]:
             return
         for name in names:
             known = config_of(name)
-            shape = {field: known[field] for field in Qwen3Config.__slots__ if field in known}
-            config = Qwen3Config(**shape | {"max_position_embeddings": CONTEXT})
+            shape = {field: known[field] for field in DecoderConfig.__slots__ if field in known}
+            config = DecoderConfig(**shape | {"max_position_embeddings": CONTEXT})
             (folder := Path(place) / name).mkdir()
             random_model(folder, config, torch.bfloat16, device)
             try:

@@ -17,7 +17,7 @@ from benchmarks.report import Line
 from orgthink.engines.local.batch import DecodeBatch, Request
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.sampling import StopTokens
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.episode import Origin, Sampling
 
@@ -30,7 +30,7 @@ SLOTS = 128
 
 def run() -> list[Line]:
     with tempfile.TemporaryDirectory() as folder:
-        model, wanted = Qwen3.load(pocket_size_model(Path(folder))), plans(EPISODES)
+        model, wanted = Decoder.load(pocket_size_model(Path(folder))), plans(EPISODES)
         bounds = [_bound(model)]
         forked, busy, unforked, joins = asyncio.run(_runtime(Path(folder), wanted))
         static = _hugging_face(Path(folder), wanted)
@@ -123,7 +123,7 @@ def _ids(text: str) -> list[int]:
     return [int(word[1:]) for word in text.split()]
 
 
-def _decoding_share(model: Qwen3, tokenizer: Tokenizer) -> float:
+def _decoding_share(model: Decoder, tokenizer: Tokenizer) -> float:
     """Share of the machine's bound that a full batch reaches, without the runtime and without prefill.
 
     Ten decoding steps and ten times their matrix products alternate, so other load on the machine affects both.
@@ -139,7 +139,7 @@ def _decoding_share(model: Qwen3, tokenizer: Tokenizer) -> float:
     return bound / spent
 
 
-def _decoding(model: Qwen3, tokenizer: Tokenizer, rows: int) -> DecodeBatch:
+def _decoding(model: Decoder, tokenizer: Tokenizer, rows: int) -> DecodeBatch:
     """A batch of so many rows, with prompts of 100 tokens that are read, and 200 to decode."""
     batch: DecodeBatch = DecodeBatch(model, frozenset(), version="0", slots=rows, cache_bytes=0)
     stops = StopTokens(tokenizer, ("w511",))
@@ -150,7 +150,7 @@ def _decoding(model: Qwen3, tokenizer: Tokenizer, rows: int) -> DecodeBatch:
     return batch
 
 
-def _bound(model: Qwen3, tries: int = 100) -> float:
+def _bound(model: Decoder, tries: int = 100) -> float:
     """CPU seconds per token for the matrix products of a decoding step; the best of several tries."""
     weights = [weight.detach() for weight in model.parameters() if weight.ndim == 2]
     inputs = [torch.randn(SLOTS, weight.shape[1]) for weight in weights]

@@ -20,7 +20,8 @@ import tyro
 from torch import Tensor
 
 from benchmarks.schedules import Turn, slots
-from orgthink.models.qwen3 import Qwen3, Qwen3Config
+from orgthink.models.config import DecoderConfig
+from orgthink.models.decoder import Decoder
 from orgthink.training.cluster.sizing.model import config_of
 from orgthink.util.files import write_whole
 from orgthink.util.tabular import json_object
@@ -40,18 +41,18 @@ IDLE = LENGTHS[-1] - 1
 """Where a row that waits writes, and no other row looks."""
 
 
-def random_weights(config: Qwen3Config, dtype: torch.dtype, device: str) -> Qwen3:
+def random_weights(config: DecoderConfig, dtype: torch.dtype, device: str) -> Decoder:
     """A model of a shape. Its texts mean nothing."""
     with torch.device(device):
-        model = Qwen3(config).to(dtype)
+        model = Decoder(config).to(dtype)
         model.initialise(torch.Generator(device).manual_seed(0))
     return model.requires_grad_(False).eval()
 
 
-class Decoder:
+class Cached:
     """Several texts in one cache, which go on together, always by the likeliest token."""
 
-    def __init__(self, model: Qwen3) -> None:
+    def __init__(self, model: Decoder) -> None:
         config, device = model.config, model.device
         shape = (ROWS[-1], config.num_key_value_heads, LENGTHS[-1], config.head_dim)
         dtype = model.norm.weight.dtype
@@ -129,7 +130,7 @@ def _up(sizes: Sequence[int], wanted: int) -> int:
     raise ValueError(f"{wanted} is more than {sizes[-1]}, for which this decoder is made")
 
 
-def execute(decoder: Decoder, turns: Sequence[Turn]) -> int:
+def execute(decoder: Cached, turns: Sequence[Turn]) -> int:
     """Decode a schedule. Returns the number of its steps."""
     places, vocabulary = slots(turns), decoder.model.config.vocab_size
     last, begun = max(turn.end for turn in turns), set[int]()
@@ -161,7 +162,7 @@ class Options:
     """Where it computes."""
 
 
-def measure(decoder: Decoder, wanted: Schedules, seconds: Seconds, save: Callable[[], None]) -> None:
+def measure(decoder: Cached, wanted: Schedules, seconds: Seconds, save: Callable[[], None]) -> None:
     """Add the seconds of the schedules that have none yet. Each is saved when it is done: a loan of a GPU may end."""
     for method, trainings in wanted.items():
         for training, problems in trainings.items():
@@ -174,7 +175,7 @@ def measure(decoder: Decoder, wanted: Schedules, seconds: Seconds, save: Callabl
             show(f"{method}, training {training}: {sum(found.values()):.1f} s")
 
 
-def _step_seconds(decoder: Decoder, rows: int) -> float:
+def _step_seconds(decoder: Cached, rows: int) -> float:
     """Seconds of a step of some rows, each with 150 tokens of context."""
     for row in range(rows):
         decoder.lengths[row] = 0
@@ -195,7 +196,7 @@ def main(options: Options) -> None:
         }
         for method, trainings in json_object(options.schedules).items()
     }
-    decoder = Decoder(random_weights(Qwen3Config(**config_of(options.model)), torch.bfloat16, options.device))
+    decoder = Cached(random_weights(DecoderConfig(**config_of(options.model)), torch.bfloat16, options.device))
     for problems in next(iter(wanted.values())).values():  # warm up
         execute(decoder, next(iter(problems.values())))
     found: dict[str, Any] = json_object(options.out) if options.out.exists() else {"seconds": {}}

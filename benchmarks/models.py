@@ -10,7 +10,8 @@ import torch
 from orgthink_pocket.base.model import CONFIG as POCKET
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
-from orgthink.models.qwen3 import Qwen3, Qwen3Config
+from orgthink.models.config import DecoderConfig
+from orgthink.models.decoder import Decoder
 
 CONFIG = replace(POCKET, vocab_size=512, max_position_embeddings=2048)
 
@@ -20,14 +21,14 @@ def pocket_size_model(folder: Path) -> Path:
     return random_model(folder, CONFIG, torch.float32)
 
 
-def random_model(folder: Path, config: Qwen3Config, dtype: torch.dtype, device: str = "cpu") -> Path:
+def random_model(folder: Path, config: DecoderConfig, dtype: torch.dtype, device: str = "cpu") -> Path:
     """Write a random model as a Hugging Face folder. Its vocabulary is the words `w0`, `w1`, … It has no end-of-text
     token, so every text has the requested length. The weights are drawn on `device`."""
     words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(config.vocab_size)}, unk_token="w0"))
     words.pre_tokenizer = pre_tokenizers.Split(Regex(r"\s+"), "removed")
     words.save(str(folder / "tokenizer.json"))
     with torch.device(device):
-        model = Qwen3(config).to(dtype)
+        model = Decoder(config).to(dtype)
     generator = torch.Generator(device).manual_seed(0)
     for weight in model.parameters():
         if weight.ndim == 2:  # larger than usual, so that the text varies

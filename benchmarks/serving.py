@@ -20,7 +20,7 @@ from benchmarks.models import CONFIG, random_model
 from benchmarks.report import Line
 from orgthink.engines.engine import Context
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.prompts import prompt
 from orgthink.record.episode import Problem, Sampling
@@ -43,7 +43,7 @@ def run() -> list[Line]:
         config = replace(CONFIG, hidden_size=512, intermediate_size=1536, num_hidden_layers=8, **heads)
         random_model(folder, config, torch.float32)
         own, lane = asyncio.run(_medians(folder))
-    size = sum(weight.numel() for weight in Qwen3(config).parameters()) / 1e6
+    size = sum(weight.numel() for weight in Decoder(config).parameters()) / 1e6
     conditions = (
         f"{size:.0f} M parameters, questions of {WORDS} tokens, {REPEATS} of each kind: {lane:.3f} and {own:.3f} s"
     )

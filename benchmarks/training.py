@@ -18,7 +18,7 @@ from orgthink_pocket.shipped import MODELS
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.report import Line
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.record.folder import RunFolder
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.batches import collate
@@ -63,7 +63,7 @@ def packing(sampled_by: str, when: str) -> Iterator[Line]:
     backend, group, model = (
         job.backend(MODELS / sampled_by),
         job.settings.rollout.group,
-        Qwen3.load(MODELS / sampled_by),
+        Decoder.load(MODELS / sampled_by),
     )
     rows, episodes = sampled_rows(job, backend)
     computed = backend.forward_backward(rows, loss).computed
@@ -132,7 +132,7 @@ def peak(work: Callable[[], None]) -> float:
     return max(accumulate(changes)) / 1e6
 
 
-def one_row_a_trace(model: Qwen3, rows: Sequence[PolicyRow], loss: PolicyLoss) -> None:
+def one_row_a_trace(model: Decoder, rows: Sequence[PolicyRow], loss: PolicyLoss) -> None:
     """Forward and backward pass of a padded micro-batch, as in a trainer without packing."""
     ids, trained = collate(list(rows), 0)
     mask = trained[:, 1:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores both for a job in the background
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if config.option.markexpr.startswith("gpu"):  # make test-gpu
         import torch
 

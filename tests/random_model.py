@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 
-from orgthink.models.qwen3 import Qwen3Config
+from orgthink.models.config import DecoderConfig
 from orgthink.models.trainable import HuggingFaceModel
 
 TURN, END = "<|im_start|>", "<|im_end|>"
@@ -28,7 +28,7 @@ TEMPLATE = (
 
 
 def write_random_model(
-    folder: Path, architecture: Qwen3Config, *, layers: int | None = None, seed: int = 0, dtype: str = "bfloat16"
+    folder: Path, architecture: DecoderConfig, *, layers: int | None = None, seed: int = 0, dtype: str = "bfloat16"
 ) -> Path:
     """Write a model folder of random weights and return it; `layers` leaves the width as it is and makes it flatter.
 
@@ -84,7 +84,7 @@ def _write_tokenizer(folder: Path, size: int) -> int:
     return eos
 
 
-def _weights(config: Qwen3Config, seed: int, dtype: torch.dtype) -> Iterator[dict[str, Tensor]]:
+def _weights(config: DecoderConfig, seed: int, dtype: torch.dtype) -> Iterator[dict[str, Tensor]]:
     """First what stands around the layers, then each layer."""
     generator = torch.Generator().manual_seed(seed)
 

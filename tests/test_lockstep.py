@@ -12,14 +12,14 @@ from benchmarks import lockstep
 from benchmarks.lockstep import Decoder, execute, measure, random_weights
 from benchmarks.schedules import Turn, schedule, slots
 from orgthink.measure.latency import critical_path
-from orgthink.models.qwen3 import Qwen3Config
+from orgthink.models.config import DecoderConfig
 from orgthink.record.episode import Origin
 from orgthink.record.episode_json import load
 
 pytestmark = pytest.mark.thorough
 
 GOLDEN = Path(__file__).parent / "golden" / "episodes.jsonl"
-SMALL = Qwen3Config(512, 128, 384, 2, 4, 2, 32, 2048)
+SMALL = DecoderConfig(512, 128, 384, 2, 4, 2, 32, 2048)
 TURNS = (Turn(0, 0, 4, 5), Turn(1, 2, 9, 7), Turn(2, 3, 6, 3), Turn(0, 9, 12, 2), Turn(3, 9, 11, 4))
 
 

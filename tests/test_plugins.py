@@ -87,9 +87,9 @@ def model(tmp_path_factory) -> Path:
     pytest.importorskip("torch")
     from random_model import write_random_model
 
-    from orgthink.models.qwen3 import Qwen3Config
+    from orgthink.models.config import DecoderConfig
 
-    shape = Qwen3Config(
+    shape = DecoderConfig(
         vocab_size=260, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
         num_key_value_heads=1, head_dim=8, max_position_embeddings=512,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from echo import ECHO, LARGEST
 from engines.models import tiny_model
 from terse import TERSE
 
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.prompts import prompt
 
@@ -38,7 +38,7 @@ TINY = Path(tempfile.gettempdir()) / f"orgthink-tiny-policy-{os.getpid()}"
 def write_tiny_policy() -> None:
     """A random model that imitates lessons."""
     tiny_model(TINY, "words", words=WORDS, **SHAPE)
-    tokenizer, model = Tokenizer(TINY), Qwen3.load(TINY)
+    tokenizer, model = Tokenizer(TINY), Decoder.load(TINY)
     rng = random.Random(0)
     rows = [_row(tokenizer, _lesson(rng)) for _ in range(LESSONS)]
     width = max(map(len, rows))

@@ -1,4 +1,4 @@
-"""Models that are trained: our own Qwen3, and any causal model of transformers with or without LoRA."""
+"""Models that are trained: our own decoder, and any causal model of transformers with or without LoRA."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from orgthink.models.config import DecoderConfig
+from orgthink.models.decoder import Decoder
 from orgthink.models.model_files import model_files
-from orgthink.models.qwen3 import Qwen3, Qwen3Config
 from orgthink.models.tree_attention import tree_attention
 from orgthink.util.errors import UserError
 from orgthink.util.files import require_file_to_read, write_whole
@@ -134,7 +135,7 @@ class HuggingFaceModel(nn.Module):
             )
 
 
-Trainable = Qwen3 | HuggingFaceModel
+Trainable = Decoder | HuggingFaceModel
 """A causal language model whose weights are trained."""
 
 
@@ -217,16 +218,16 @@ def open_trainable(
 ) -> Trainable:
     """Open a Hugging Face folder for training. `seed` determines the initial weights of an adapter.
 
-    Dense Qwen3 in float32 without LoRA uses our own implementation, which is faster. Full training needs float32:
-    bfloat16 rounds away the updates of a small learning rate. UserError if the folder has no complete causal model, or
-    what a trained model could not be stored with.
+    An architecture of `Decoder` in float32 without LoRA uses that implementation, which is faster. Full training needs
+    float32: bfloat16 rounds away the updates of a small learning rate. UserError if the folder has no complete causal
+    model, or what a trained model could not be stored with.
     """
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is not a model folder: it has no config.json")
     model_files(folder)
-    if lora is None and dtype is torch.float32 and _is_dense_qwen3(folder):
+    if lora is None and dtype is torch.float32 and _is_own(folder):
         try:
-            return Qwen3.load(folder).to(device)
+            return Decoder.load(folder).to(device)
         except ValueError as error:
             raise UserError(str(error)) from error
     model = _open(folder, dtype)
@@ -256,9 +257,9 @@ def torch_dtype(dtype: str) -> torch.dtype:
     return getattr(torch, dtype)
 
 
-def _is_dense_qwen3(folder: Path) -> bool:
+def _is_own(folder: Path) -> bool:
     try:
-        Qwen3Config.load(folder)
+        DecoderConfig.load(folder)
     except ValueError:
         return False
     return True

@@ -13,14 +13,14 @@ from attacks.catalogue import Attack, each
 from random_model import write_random_model
 
 from orgthink.cli import main
-from orgthink.models.qwen3 import Qwen3Config
+from orgthink.models.config import DecoderConfig
 from orgthink.models.trainable import open_trainable
 from orgthink.training import checkpoint
 from orgthink.util.errors import UserError
 
 pytestmark = pytest.mark.thorough
 
-SHAPE = Qwen3Config(300, 32, 32, 1, 1, 1, 32, 2048)
+SHAPE = DecoderConfig(300, 32, 32, 1, 1, 1, 32, 2048)
 TEMPLATE = "A chat template of a model folder reaches nothing but the messages, and its failure is one line."
 WEIGHTS = "Weights are read as numbers: no code that a model folder names or holds is run."
 CHECKPOINT = "A checkpoint is read as numbers and plain values: no code that it holds is run."

@@ -11,7 +11,8 @@ from typing import Literal
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from orgthink.models.qwen3 import Qwen3, Qwen3Config
+from orgthink.models.config import DecoderConfig
+from orgthink.models.decoder import Decoder
 
 TAGS = ["<ANSWER>", "</ANSWER>", "<RETURN>", "</RETURN>"]
 TAGS += [tag for i in range(1, 9) for tag in (f"<FORK-{i}>", f"</FORK-{i}>", f"<JOIN-{i}>", f"</JOIN-{i}>")]
@@ -44,7 +45,7 @@ def tiny_model(
     texts = word_tokenizer(words) if tokenizer == "words" else _bytes(special)
     texts.save(str(folder / "tokenizer.json"))
     size = texts.get_vocab_size()
-    config = Qwen3Config(
+    config = DecoderConfig(
         vocab_size=size,
         hidden_size=hidden,
         intermediate_size=intermediate,
@@ -61,9 +62,9 @@ def tiny_model(
     return folder
 
 
-def random_model(config: Qwen3Config, seed: int = 0) -> Qwen3:
+def random_model(config: DecoderConfig, seed: int = 0) -> Decoder:
     """Random weights, large enough that greedy decoding does not repeat one token for ever."""
-    model = Qwen3(config)
+    model = Decoder(config)
     generator = torch.Generator().manual_seed(seed)
     for name, weight in model.named_parameters():
         if weight.ndim == 2:

@@ -10,7 +10,7 @@ from models import tiny_model
 from terse import TERSE
 
 from orgthink.grammar.asyncthink import DIALECT
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.prompts import prompt
 from orgthink.record.episode import Message, Problem
@@ -41,7 +41,7 @@ def taught_model(folder: Path) -> Path:
 def teach(folder: Path, lessons: list[tuple[list[int], list[int]]]) -> Path:
     """Train until the model says each lesson by heart: ids of a context, and of these what it says, or -100."""
     torch.manual_seed(0)
-    model = Qwen3.load(folder)
+    model = Decoder.load(folder)
     width = max(len(ids) for ids, _ in lessons)
     ids = torch.tensor([ids + [0] * (width - len(ids)) for ids, _ in lessons])
     target = torch.tensor([target[1:] + [-100] * (width - len(target) + 1) for _, target in lessons])

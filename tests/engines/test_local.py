@@ -13,7 +13,7 @@ from terse import TERSE
 
 from orgthink.engines.engine import Context, EngineError, FinishReason
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Origin, Problem, Sampling, Span, Status
@@ -154,7 +154,7 @@ async def test_the_same_seed_draws_the_same_alone_and_among_twenty(engine: Local
 
 @pytest.mark.numerical
 async def test_logprobs_are_those_of_the_distribution_that_was_sampled(words: Path, engine: LocalEngine) -> None:
-    model, ids = Qwen3.load(words), prompts(1)[0]
+    model, ids = Decoder.load(words), prompts(1)[0]
     for temperature, top_p in ((1.0, 1.0), (0.6, 1.0), (1.3, 0.8)):
         said = await say(engine, ids, 40, temperature=temperature, top_p=top_p, seed=3)
         with torch.no_grad():
@@ -262,7 +262,7 @@ async def test_requests_beyond_the_slots_wait(words: Path, engine: LocalEngine) 
 async def test_weights_change_between_steps(words: Path, tmp_path: Path) -> None:
     """What is under way then goes on as if the new weights had been asked to go on from there."""
     engine = LocalEngine.open(words)
-    new = Qwen3.load(tiny_model(tmp_path, seed=1))
+    new = Decoder.load(tiny_model(tmp_path, seed=1))
     old = await say(engine, [9, 8, 7], 30)
     stream = engine.stream(context([5, 6, 7]), Sampling(400, temperature=0.0))
     seen = [await anext(stream)]
@@ -376,7 +376,7 @@ async def test_without_a_thread_runs_repeat_to_the_bit(tmp_path: Path) -> None:
     first = await think(engine)
     assert any(trace.joins for episode in first for trace in episode.traces), "the seed should give joins"
     assert sampled(await think(fresh)) == sampled(first)
-    await engine.update_weights(Qwen3.load(folder).to_hf(), "1")  # drops all caches
+    await engine.update_weights(Decoder.load(folder).to_hf(), "1")  # drops all caches
     assert sampled(await think(engine)) == sampled(first)
 
 

@@ -18,7 +18,7 @@ from test_local import Said, prompts, say
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ async def test_it_says_what_it_says_on_the_cpu(device: str, words: Path):
 @pytest.mark.numerical
 @pytest.mark.filterwarnings("ignore:for .* copying from a non-meta parameter")  # the pretended device copies
 async def test_weights_of_the_cpu_reach_it(device: str, words: Path):
-    other = Qwen3.load(words)
+    other = Decoder.load(words)
     with torch.no_grad():
         for weight in other.parameters():
             weight.copy_(weight.flip(0))

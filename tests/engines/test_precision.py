@@ -17,7 +17,8 @@ from models import random_model
 from torch import Tensor
 
 from orgthink.engines.local.batch import DecodeBatch, Request
-from orgthink.models.qwen3 import Qwen3, Qwen3Config
+from orgthink.models.config import SIZES, DecoderConfig
+from orgthink.models.decoder import Decoder
 from orgthink.record.episode import Sampling
 
 CONTEXT = 200
@@ -42,13 +43,13 @@ def sampled(batch: DecodeBatch, prompts: list[list[int]]) -> list[tuple[list[int
     return [(row.ids, row.sampled, logprobs[row.seed]) for row in rows]
 
 
-def hugging_face(model: Qwen3) -> Any:
+def hugging_face(model: Decoder) -> Any:
     from transformers import Qwen3Config as Config
     from transformers import Qwen3ForCausalLM
 
     c = model.config
-    shape = {name: getattr(c, name) for name in c.__slots__ if name != "rope_theta"}
-    theirs = Qwen3ForCausalLM(Config(**shape, rope_parameters={"rope_type": "default", "rope_theta": c.rope_theta}))
+    shape = {name: getattr(c, name) for name in (*SIZES, "rms_norm_eps", "tie_word_embeddings")}
+    theirs = Qwen3ForCausalLM(Config(**shape, rope_parameters={"rope_type": "default", "rope_theta": c.rope.theta}))
     theirs.load_state_dict(model.to_hf(), strict=False)
     theirs.tie_weights()
     return theirs.to(model.norm.weight.dtype).eval()
@@ -67,7 +68,7 @@ def logprobs(model: Any, prompt: list[int], sampled: list[int]) -> Tensor:
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
 def test_errors_are_those_of_hugging_face(kv_heads: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orgthink.engines.local.batch._READ_AT_ONCE", 40)
-    config = Qwen3Config(97, 64, 96, 3, 4, kv_heads, 16, CONTEXT, tie_word_embeddings=kv_heads != 2)
+    config = DecoderConfig(97, 64, 96, 3, 4, kv_heads, 16, CONTEXT, tie_word_embeddings=kv_heads != 2)
     model, generator = random_model(config).to(dtype), torch.Generator().manual_seed(kv_heads)
     batch: DecodeBatch = DecodeBatch(model, frozenset(), version="0", slots=8, cache_bytes=1 << 22)
     lengths = (1, 3, 30, 70, 70, 150, 190)

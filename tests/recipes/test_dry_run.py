@@ -18,7 +18,8 @@ from transformers import AutoModelForCausalLM, Qwen3ForCausalLM, Qwen3MoeConfig
 
 from orgthink.grammar.solution import Proposal
 from orgthink.grammar.verdict import Report, Verdict
-from orgthink.models.qwen3 import Qwen3, Qwen3Config
+from orgthink.models.config import DecoderConfig
+from orgthink.models.decoder import Decoder
 from orgthink.models.trainable import LoraSettings, open_trainable
 from orgthink.record.episode import StopReason
 from orgthink.record.folder import RunFolder
@@ -74,10 +75,10 @@ def step(folder, tmp_path, lora, dtype):
 
 def test_the_folder_is_one_that_everybody_opens(tmp_path):
     folder = write_random_model(tmp_path, SMALL, layers=2)
-    assert Qwen3Config.load(folder) == replace(SMALL, num_hidden_layers=2)
+    assert DecoderConfig.load(folder) == replace(SMALL, num_hidden_layers=2)
     theirs = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32)
     ids = torch.tensor([[5, 6, 7]])
-    assert torch.allclose(Qwen3.load(folder)(ids), theirs(ids).logits, atol=1e-5)
+    assert torch.allclose(Decoder.load(folder)(ids), theirs(ids).logits, atol=1e-5)
     assert all(
         weight.dtype is torch.bfloat16 for file in folder.glob("*.safetensors") for weight in load_file(file).values()
     )
@@ -111,7 +112,7 @@ def learn(folder, tmp_path, capacity=2):
     assert norm > 0 and versions == {"1"}
     (tmp_path / "saved" / "model").mkdir(parents=True)
     backend.save(tmp_path / "saved")
-    assert Qwen3Config.load(tmp_path / "saved" / "model") == Qwen3Config.load(folder)
+    assert DecoderConfig.load(tmp_path / "saved" / "model") == DecoderConfig.load(folder)
 
 
 def test_a_step_of_reinforcement_learning(tmp_path):
@@ -120,7 +121,7 @@ def test_a_step_of_reinforcement_learning(tmp_path):
 
 def test_the_architecture_has_four_billion_weights():
     with torch.device("meta"):
-        model = Qwen3(replace(QWEN3_4B, max_position_embeddings=8))
+        model = Decoder(replace(QWEN3_4B, max_position_embeddings=8))
     assert sum(weight.numel() for weight in model.parameters()) == 4_022_468_096
 
 

@@ -12,7 +12,7 @@ from tiny_recipes import ASYNCTHINK, named
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from orgthink.cli import main
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.models.trainable import LoraSettings
 from orgthink.training.coldstart.pairs import Pair, write
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, recipes, start, training_of
@@ -40,7 +40,7 @@ def test_a_run_is_a_folder_whose_model_everybody_opens(tmp_path, pairs, capsys):
     tokenizer = AutoTokenizer.from_pretrained(model)
     ids = tokenizer("organizer 3 7 of 5 <FORK-1>", return_tensors="pt")["input_ids"]
     assert ids.shape[1] == 6
-    assert torch.allclose(Qwen3.load(model)(ids), theirs(ids).logits, atol=1e-5)
+    assert torch.allclose(Decoder.load(model)(ids), theirs(ids).logits, atol=1e-5)
 
     assert main(["train", "--resume", str(run)]) == 0  # nothing is left to do
     assert len((run / "metrics.jsonl").read_text().splitlines()) == 2

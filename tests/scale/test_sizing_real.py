@@ -10,7 +10,7 @@ import torch
 from tiny_policy import TINY
 from tiny_recipes import ASYNCTHINK, PARAMANAGER
 
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.record.episode import Origin
 from orgthink.training.cluster.sizing.model import QWEN3_4B, Model, config_of, known_models
 from orgthink.training.cluster.sizing.plan import Work
@@ -54,7 +54,7 @@ def test_parameters_are_those_of_the_model_cards(name, total, active):
 def test_activations_are_those_that_a_real_backward_keeps():
     """Two layers of the width of Qwen3-4B: every tensor that autograd holds, but the weights, once each."""
     shape, tokens = replace(QWEN3_4B, num_hidden_layers=2, vocab_size=64, max_position_embeddings=64), 32
-    model = Qwen3(shape)
+    model = Decoder(shape)
     known = {weight.untyped_storage().data_ptr() for weight in (*model.parameters(), *model.buffers())}
     kept: dict[int, int] = {}
 

@@ -14,11 +14,12 @@ from engines.models import random_model
 from hypothesis import strategies as st
 from torch import Tensor
 
-from orgthink.models.qwen3 import Qwen3, Qwen3Config
+from orgthink.models.config import DecoderConfig
+from orgthink.models.decoder import Decoder
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rows import PolicyRow
 
-CONFIG = Qwen3Config(
+CONFIG = DecoderConfig(
     vocab_size=40,
     hidden_size=32,
     intermediate_size=48,
@@ -46,12 +47,12 @@ class Plain(NamedTuple):
     """Whether each trained token's ratio, or its row's, is outside the clip range and not stale, row by row."""
 
 
-def policy(seed: int = 0) -> Qwen3:
+def policy(seed: int = 0) -> Decoder:
     """A small random model in float64."""
     return random_model(CONFIG, seed).double()
 
 
-def random_rows(model: Qwen3, seed: int = 0, spread: float = 0.6) -> list[PolicyRow]:
+def random_rows(model: Decoder, seed: int = 0, spread: float = 0.6) -> list[PolicyRow]:
     """Rows of 12 to 45 tokens with stretches of injected ones; log-probabilities lie `spread` about the model's."""
     rng = random.Random(seed)
     rows = []
@@ -70,7 +71,7 @@ def random_rows(model: Qwen3, seed: int = 0, spread: float = 0.6) -> list[Policy
     return rows
 
 
-def near(model: Qwen3, row: PolicyRow, spread: float, rng: random.Random) -> PolicyRow:
+def near(model: Decoder, row: PolicyRow, spread: float, rng: random.Random) -> PolicyRow:
     """The row drawn by a policy whose log-probabilities lie `spread` about the model's, off alike in all of the row."""
     now, off = iter(logprobs(model, [replace(row, logprobs=())]).tolist()), rng.gauss(0, spread)
     then = tuple(next(now) + off + rng.gauss(0, spread) if trained else 0.0 for trained in row.trained)
@@ -98,7 +99,7 @@ def any_rows(draw: st.DrawFn) -> list[PolicyRow]:
     return draw(st.permutations(rows))
 
 
-def logprobs(model: Qwen3, rows: Sequence[PolicyRow]) -> Tensor:
+def logprobs(model: Decoder, rows: Sequence[PolicyRow]) -> Tensor:
     """[N]: of the trained tokens, row by row, each row computed alone."""
     found = []
     for row in rows:

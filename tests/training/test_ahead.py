@@ -24,7 +24,7 @@ from tiny_policy import TINY
 from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.evaluation.specs import OrganizationSpec
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.record.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, StopReason
 from orgthink.record.folder import RunFolder
@@ -273,7 +273,7 @@ def test_all_episodes_are_recorded_when_a_rollout_fails():
 # Real models
 
 
-def noise(model: Qwen3, step: int) -> dict[str, torch.Tensor]:
+def noise(model: Decoder, step: int) -> dict[str, torch.Tensor]:
     """Weights of a step, as far from each other as many updates make them."""
     generator = torch.Generator().manual_seed(step)
     state = model.to_hf()
@@ -285,7 +285,7 @@ def noise(model: Qwen3, step: int) -> dict[str, torch.Tensor]:
 
 def under(weights: Mapping[str, torch.Tensor], rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
     """Log-probabilities of the rows' tokens under other weights."""
-    model = Qwen3.load(TINY)
+    model = Decoder.load(TINY)
     model.from_hf(weights)
     return EmbeddedBackend(model, None, TINY).logprobs(rows)  # type: ignore[arg-type]  # nothing is sampled
 
@@ -310,7 +310,7 @@ def test_each_token_has_the_log_probability_that_the_weights_of_its_version_give
     """Also the first after new weights: what an agent has seen is read again."""
     settings = RlSettings(plan, steps=5, learning_rate=1e-3, reward=by_sample, ahead=3)  # type: ignore[arg-type]
     engine = LocalEngine.open(TINY, threaded=False)
-    weights = [noise(Qwen3.load(TINY), step) for step in range(5)]
+    weights = [noise(Decoder.load(TINY), step) for step in range(5)]
 
     async def go() -> list[Batch]:
         source, batches = Episodes(settings), []
@@ -352,7 +352,7 @@ class Slow(EmbeddedBackend):
 def trained(run: Path, settings: RlSettings = RL) -> list[dict[str, Any]]:
     """Train in a folder, or go on; metrics without seconds."""
     folder = RunFolder.open(run) if (run / "config.json").exists() else RunFolder.create(run, "train", None)
-    backend = Slow(Qwen3.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
+    backend = Slow(Decoder.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
     train_policy(backend, Episodes(settings), settings, folder, lambda line: None)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]

@@ -23,7 +23,7 @@ from orgthink.engines.engine import Context
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.evaluation.specs import OrganizationSpec
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.record.episode import Episode, Origin, Sampling, Span
 from orgthink.runtime.budget import Limits
 from orgthink.training import checkpoint as checkpoints
@@ -66,7 +66,7 @@ def of_all_ages() -> list[PolicyRow]:
     return [aged(row, rng) for row in group()]
 
 
-def alone(model: Qwen3, row: PolicyRow) -> tuple[Tensor, Tensor]:
+def alone(model: Decoder, row: PolicyRow) -> tuple[Tensor, Tensor]:
     """Log-probability of each trained token of a row at its temperature, and the entropy there."""
     ids, trained = torch.tensor(row.token_ids), torch.tensor(row.trained[1:])
     distributions = (model(ids[None, :-1])[0][trained] / row.temperature).log_softmax(-1)
@@ -138,7 +138,7 @@ def row_alone(row: PolicyRow, weight: float, loss: PolicyLoss, given: Sequence[f
     return OfRow(signals, list(torch.autograd.grad(result, list(MODEL.parameters()))))
 
 
-def backend_of(model: Qwen3, base: Path, **settings: Any) -> EmbeddedBackend:
+def backend_of(model: Decoder, base: Path, **settings: Any) -> EmbeddedBackend:
     """A backend that does not sample."""
     return EmbeddedBackend(model, ScriptedEngine([]), base, **settings)
 
@@ -274,7 +274,7 @@ async def rollouts(engine: LocalEngine, temperature: float = 1.0, problems: int 
 @pytest.mark.numerical
 async def test_the_trainer_says_what_the_sampler_said(temperature, tmp_path):
     engine = LocalEngine.open(TINY, threaded=False)
-    backend = EmbeddedBackend(Qwen3.load(TINY), engine, tmp_path)
+    backend = EmbeddedBackend(Decoder.load(TINY), engine, tmp_path)
     episodes = await rollouts(engine, temperature)
     rows = [row for episode in episodes for row in policy_rows(episode, 1.0)]
     assert any(len(episode.traces) > 1 for episode in episodes), "workers, too"
@@ -336,7 +336,7 @@ async def say(engine: LocalEngine) -> tuple[list[int], list[float], set[str | No
 
 async def test_the_sampler_goes_on_with_the_weights_of_the_last_sync(tmp_path):
     base = tiny_model(tmp_path / "base")
-    engine, model = LocalEngine.open(base, threaded=False), Qwen3.load(base)
+    engine, model = LocalEngine.open(base, threaded=False), Decoder.load(base)
     backend = EmbeddedBackend(model, engine, base)
     await backend.sync_sampler("before")
     before = await say(backend.sampler)
@@ -355,7 +355,7 @@ async def test_the_sampler_goes_on_with_the_weights_of_the_last_sync(tmp_path):
 
 async def test_spans_carry_the_version_that_sampled_them():
     engine = LocalEngine.open(TINY, threaded=False)
-    backend = EmbeddedBackend(Qwen3.load(TINY), engine, TINY)
+    backend = EmbeddedBackend(Decoder.load(TINY), engine, TINY)
     for version in ("17", "18"):
         await backend.sync_sampler(version)
         spans = [span for e in await rollouts(engine, problems=1) for trace in e.traces for span in trace.spans]
@@ -365,17 +365,17 @@ async def test_spans_carry_the_version_that_sampled_them():
 @pytest.mark.numerical
 def test_what_is_saved_goes_on_to_the_bit(tmp_path):
     base = tiny_model(tmp_path / "base")
-    first = backend_of(model := Qwen3.load(base), base)
+    first = backend_of(model := Decoder.load(base), base)
     for seed in (0, 1):
         learn(first, 1e-3, seed)
     folder = saved_in(tmp_path / "run", first)
-    second = backend_of(other := Qwen3.load(base), base)
+    second = backend_of(other := Decoder.load(base), base)
     second.load(folder)
     assert all(map(torch.equal, model.parameters(), other.parameters()))
     for backend in (first, second):
         learn(backend, 1e-3, seed=2)
     assert all(map(torch.equal, model.parameters(), other.parameters()))
-    forgetful = backend_of(third := Qwen3.load(folder / "model"), base)  # the weights alone do not suffice
+    forgetful = backend_of(third := Decoder.load(folder / "model"), base)  # the weights alone do not suffice
     learn(forgetful, 1e-3, seed=2)
     assert not all(map(torch.equal, model.parameters(), third.parameters()))
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
@@ -386,4 +386,4 @@ def test_what_is_saved_goes_on_to_the_bit(tmp_path):
 def checkpoint(tmp_path) -> Path:
     """Of another tiny model than `CONFIG`."""
     base = tiny_model(tmp_path / "base")
-    return saved_in(tmp_path / "run", backend_of(Qwen3.load(base), base))
+    return saved_in(tmp_path / "run", backend_of(Decoder.load(base), base))

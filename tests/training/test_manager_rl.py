@@ -29,7 +29,7 @@ from orgthink.evaluation.specs import OrganizationSpec, RoleSpec
 from orgthink.grammar.toolcall import CallStatus
 from orgthink.measure.accuracy import mixed
 from orgthink.measure.usage import sampled_tokens
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.record.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, Trace
 from orgthink.record.folder import RunFolder
@@ -130,7 +130,7 @@ def collected(settings: RlSettings, steps: int = 1, source: Episodes | None = No
         async with episodes.working():
             batches = []
             for step in range(steps):
-                await engine.update_weights(Qwen3.load(TINY).to_hf(), str(step))
+                await engine.update_weights(Decoder.load(TINY).to_hf(), str(step))
                 batches.append(await episodes.collect(engine, step, Clock(), lambda episode: None))
             return batches
 
@@ -315,7 +315,7 @@ def test_only_mixed_groups_are_trained(attempts):
 def trained(run: Path, settings: RlSettings) -> list[dict[str, Any]]:
     """Train, or go on training, in a folder; its metrics without the seconds."""
     folder = RunFolder.open(run) if (run / "config.json").exists() else RunFolder.create(run, "train", None)
-    backend = EmbeddedBackend(Qwen3.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
+    backend = EmbeddedBackend(Decoder.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
     train_policy(backend, Episodes(settings), settings, folder, lambda line: None)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]

@@ -33,7 +33,7 @@ from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.evaluation.grading import grade
 from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.measure.usage import sampled_tokens
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.models.trainable import ADAPTER, LoraSettings
 from orgthink.record.episode import Episode, FormatError, Problem
 from orgthink.record.folder import RunFolder
@@ -81,7 +81,7 @@ class Counting(EmbeddedBackend):
 
 
 def tiny(kind: type[EmbeddedBackend] = Counting) -> Any:
-    return kind(Qwen3.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
+    return kind(Decoder.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
 
 
 def trained(run: Path, settings: RlSettings = SETTINGS, backend: Any = None) -> list[dict[str, Any]]:

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from orgthink.models.qwen3 import Qwen3, Qwen3Config
+from orgthink.models.config import DecoderConfig
+from orgthink.models.decoder import Decoder
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint, sft
 from orgthink.training.batches import batches, collate
@@ -20,7 +21,7 @@ from orgthink.training.rows import Row
 from orgthink.training.sft import Course, SftSettings, train
 from orgthink.util.errors import UserError
 
-CONFIG = Qwen3Config(16, 32, 32, 1, 1, 1, 32, 64)
+CONFIG = DecoderConfig(16, 32, 32, 1, 1, 1, 32, 64)
 SETTINGS = SftSettings(steps=12, warmup=2, batch_tokens=400, save_every=4, learning_rate=1e-2)
 
 
@@ -34,7 +35,7 @@ def rows(seed, pool):
 
 
 def course():
-    model = Qwen3(CONFIG)
+    model = Decoder(CONFIG)
     model.initialise(torch.Generator().manual_seed(0))
 
     def write_folder(folder):
@@ -82,7 +83,7 @@ def test_a_gradient_that_is_no_number_ends_the_run_and_spares_its_checkpoints(tm
     with pytest.raises(UserError, match=r"the gradient norm is .*: lower the learning rate"):
         train(course(), SETTINGS, folder(tmp_path), done.append)
     assert [path.name for path in sorted((tmp_path / "checkpoints").iterdir())] == ["step-000004", "step-000006"]
-    weights = Qwen3.load(tmp_path / "checkpoints" / "step-000006" / "model").parameters()
+    weights = Decoder.load(tmp_path / "checkpoints" / "step-000006" / "model").parameters()
     assert all(bool(weight.isfinite().all()) for weight in weights) and len(metrics(tmp_path)) == 6
 
 
@@ -136,7 +137,7 @@ def test_an_interrupted_run_has_the_metrics_of_an_uninterrupted_one(tmp_path, st
         train(course(), SETTINGS, folder(tmp_path / "cut"), stop_at(step, error))
     train(course(), SETTINGS, folder(tmp_path / "cut"), lambda line: None)
     assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
-    (whole, cut) = (Qwen3.load(checkpoint.saved(tmp_path / name)[-1] / "model") for name in ("whole", "cut"))
+    (whole, cut) = (Decoder.load(checkpoint.saved(tmp_path / name)[-1] / "model") for name in ("whole", "cut"))
     for a, b in zip(whole.parameters(), cut.parameters(), strict=True):
         assert torch.equal(a, b)
 
@@ -193,7 +194,7 @@ def test_only_one_process_trains_in_a_folder(tmp_path):
 
 def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
     train(course(), replace(SETTINGS, steps=1), folder(tmp_path), lambda line: None)
-    other = Qwen3(replace(CONFIG, hidden_size=64))
+    other = Decoder(replace(CONFIG, hidden_size=64))
     with pytest.raises(ValueError, match="another shape"):
         train(replace(course(), model=other), SETTINGS, folder(tmp_path), lambda line: None)
 

@@ -18,7 +18,7 @@ from orgthink.credit.shared import SharedCredit
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.evaluation.specs import OrganizationSpec
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.record.episode import Episode, Grade, Message, Problem, Sampling
 from orgthink.record.folder import RunFolder
@@ -91,7 +91,7 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Clumsy:
 def trained(run: Path, settings: RlSettings = SETTINGS) -> tuple[list[Episode], dict[str, int], str]:
     """Train, in a run that may have begun; the stored episodes, the metrics and the crashes."""
     folder, lines = RunFolder.open(run) if run.is_dir() else RunFolder.create(run, "train", None), []
-    backend = EmbeddedBackend(Qwen3.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
+    backend = EmbeddedBackend(Decoder.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
     train_policy(backend, Episodes(settings), settings, folder, lines.append)
     crashes = run / "crashes.log"
     return list(folder.episodes()), lines[-1], crashes.read_text() if crashes.is_file() else ""

@@ -20,7 +20,7 @@ from verl.trainer.ppo.core_algos import agg_loss, compute_policy_loss_gspo, comp
 from verl.workers.config import FSDPActorConfig
 
 from orgthink.engines.scripted import ScriptedEngine
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights, weighted
 from orgthink.training.rows import PolicyRow
@@ -40,7 +40,7 @@ The papers' objective has no such bound, so it stands where no ratio comes."""
 # Shapes: B rows, T tokens of the longest row but the first, which nothing predicts; N trained tokens of all rows.
 
 
-def by_us(model: Qwen3, rows: Sequence[PolicyRow], loss: PolicyLoss) -> Tensor:
+def by_us(model: Decoder, rows: Sequence[PolicyRow], loss: PolicyLoss) -> Tensor:
     """The loss by `token_losses` and `token_weights`, each row computed alone, without padding."""
     each = zip(rows, token_weights(rows, loss.reduction), strict=True)
     weights_N = _doubles([weight for row, weight in each for _ in range(sum(row.trained))])
@@ -50,7 +50,7 @@ def by_us(model: Qwen3, rows: Sequence[PolicyRow], loss: PolicyLoss) -> Tensor:
 
 
 def by_verl(
-    model: Qwen3, rows: Sequence[PolicyRow], loss: PolicyLoss, mode: str = "token-mean", tokens: int | None = None
+    model: Decoder, rows: Sequence[PolicyRow], loss: PolicyLoss, mode: str = "token-mean", tokens: int | None = None
 ) -> tuple[Tensor, dict[str, float]]:
     """verl's loss and metrics of a padded batch. `tokens` are those of the minibatch it is a part of."""
     mask_BT = _padded([row.trained for row in rows])
@@ -72,14 +72,14 @@ def config(loss: PolicyLoss, tokens: int | None = None) -> FSDPActorConfig:
     )
 
 
-def by_loop(model: Qwen3, rows: Sequence[PolicyRow], loss: PolicyLoss) -> tuple[float, list[Tensor]]:
+def by_loop(model: Decoder, rows: Sequence[PolicyRow], loss: PolicyLoss) -> tuple[float, list[Tensor]]:
     """The plain loop's loss, and its gradient carried on from the log-probabilities to the weights."""
     now_N = logprobs(model, rows)
     loop = plain_loss(rows, now_N.tolist(), loss)
     return loop.loss, list(torch.autograd.grad(now_N, list(model.parameters()), _doubles(loop.gradient)))
 
 
-def gradients(model: Qwen3, loss: Tensor) -> list[Tensor]:
+def gradients(model: Decoder, loss: Tensor) -> list[Tensor]:
     return list(torch.autograd.grad(loss, list(model.parameters())))
 
 
@@ -146,7 +146,7 @@ def test_the_divergence_is_verl_s():
     check(gradients(model, ours), gradients(model, theirs), EXACT)
 
 
-def for_ratios_of_rows(model: Qwen3, loss: PolicyLoss, seed: int = 0) -> list[PolicyRow]:
+def for_ratios_of_rows(model: Decoder, loss: PolicyLoss, seed: int = 0) -> list[PolicyRow]:
     """Rows that are clipped on both sides, and others that are not; each is an episode, as verl's sequences are."""
     rng, spread = random.Random(seed), 0.02 if loss.ratio == "sequence" else 0.3
     return [replace(near(model, row, spread, rng), episode=row.agent) for row in random_rows(model, seed)]
@@ -209,7 +209,7 @@ def _padded(values: Sequence[Sequence[float]]) -> Tensor:
     return pad_sequence([_doubles(row[1:]) for row in values], batch_first=True)
 
 
-def _padded_logprobs(model: Qwen3, rows: Sequence[PolicyRow]) -> Tensor:
+def _padded_logprobs(model: Decoder, rows: Sequence[PolicyRow]) -> Tensor:
     """[B, T] in one padded batch; prompts, injected tokens and padding have theirs too, which the mask leaves out."""
     ids_BT = pad_sequence([torch.tensor(row.token_ids) for row in rows], batch_first=True)
     distributions_BTV = model(ids_BT[:, :-1]).log_softmax(-1)

@@ -20,7 +20,7 @@ from orgthink.engines.engine import FinishReason
 from orgthink.engines.local.cache import Block, KeysValues, PrefixCache
 from orgthink.engines.local.sampling import COLDEST, StopTokens, draw, uniforms
 from orgthink.engines.stepping import Counters
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.record.episode import Sampling
 
 _READ_AT_ONCE = 512
@@ -87,7 +87,7 @@ class _Plan(NamedTuple):
 class DecodeBatch:
     """The active requests and the model that decodes them."""
 
-    def __init__(self, model: Qwen3, eos_ids: frozenset[int], *, version: str, slots: int, cache_bytes: int) -> None:
+    def __init__(self, model: Decoder, eos_ids: frozenset[int], *, version: str, slots: int, cache_bytes: int) -> None:
         self.model, self.version = model, version
         self.counters = Counters()
         self._dtype, self._device = model.norm.weight.dtype, model.device

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from orgthink.models.qwen3 import Qwen3Config
+from orgthink.models.config import DecoderConfig
 
 # Shapes: L layers, B rows, T tokens, H query heads, K key/value heads, G = H / K, D head size.
 
@@ -44,7 +44,7 @@ class Block:
 
     def __init__(
         self,
-        config: Qwen3Config,
+        config: DecoderConfig,
         width: int,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
@@ -107,8 +107,15 @@ class Block:
         self._new, self._row = positions_BT.to(self._device), torch.arange(n, device=self._device)[:, None]
         unseen = torch.arange(self._used) > positions_BT[..., None]
         mask = torch.zeros(n, tokens, self._used, dtype=self._dtype).masked_fill_(unseen, -torch.inf)
-        group = c.num_attention_heads // c.num_key_value_heads
-        self._mask = mask.repeat(1, group, 1)[:, None].to(self._device)
+        self._mask = self._sliding_mask = self._for_heads(mask)
+        if c.sliding_window is not None and self._used > c.sliding_window:
+            gone = torch.arange(self._used) <= positions_BT[..., None] - c.sliding_window
+            self._sliding_mask = self._for_heads(mask.masked_fill(gone, -torch.inf))
+
+    def _for_heads(self, mask_BTM: Tensor) -> Tensor:
+        """[B, 1, G · T, M]: the mask for the queries of all heads that share keys."""
+        group = self._config.num_attention_heads // self._config.num_key_value_heads
+        return mask_BTM.repeat(1, group, 1)[:, None].to(self._device)
 
     def attend(self, layer: int, q_BTHD: Tensor, k_BTKD: Tensor, v_BTKD: Tensor) -> Tensor:
         """Store keys and values of the new tokens and return the attention output of their queries, [B, T, H, D]."""
@@ -118,7 +125,9 @@ class Block:
         # The heads that share keys are queries of one head: keys are then read once.
         queries = q_BTHD.unflatten(2, (kv_heads, -1)).permute(0, 2, 3, 1, 4).flatten(2, 3)
         keys, values = keys[:, :, : self._used], values[:, :, : self._used]
-        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=self._mask)
+        mask = self._sliding_mask if layer in self._config.sliding_layers else self._mask
+        scale = self._config.attention_scale
+        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=scale)
         return mixed.unflatten(2, (-1, tokens)).permute(0, 3, 1, 2, 4).flatten(2, 3)
 
 

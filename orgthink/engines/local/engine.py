@@ -22,17 +22,17 @@ from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason, T
 from orgthink.engines.local.batch import DecodeBatch, Request
 from orgthink.engines.local.sampling import StopTokens
 from orgthink.engines.stepping import Stepper, Stream, deliver
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.episode import Sampling
 
 
 class LocalEngine(TokenEngine):
-    """Decodes a Qwen3-architecture model."""
+    """Decodes a model of this process."""
 
     def __init__(
         self,
-        model: Qwen3,
+        model: Decoder,
         tokenizer: Tokenizer,
         *,
         name: str = "local",
@@ -76,7 +76,7 @@ class LocalEngine(TokenEngine):
         if not any(folder.glob("*.safetensors")):
             raise ValueError(f"{folder} has no weights: there is no safetensors file")
         tokenizer, name = Tokenizer(folder), folder.resolve().name
-        model = Qwen3.load(folder, dtype).to(device)
+        model = Decoder.load(folder, dtype).to(device)
         return cls(model, tokenizer, name=name, version=name, slots=slots, cache_bytes=cache_bytes, threaded=threaded)
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.evaluation.presets import preset_of
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.folder import RunFolder
 from orgthink.tasks import task_named
@@ -66,7 +66,7 @@ def test_integers_tags_and_pieces_of_calls_are_single_tokens() -> None:
 def test_transformers_opens_the_shipped_models(folder: Path) -> None:
     theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     ids = torch.tensor([Tokenizer(folder).encode("sequential countdown 1 5 12 13 15 = 47 scan <FORK-1>")])
-    assert torch.allclose(Qwen3.load(folder)(ids), theirs(ids).logits, atol=1e-4)
+    assert torch.allclose(Decoder.load(folder)(ids), theirs(ids).logits, atol=1e-4)
 
 
 @pytest.mark.parametrize("folder", sorted(MODELS.iterdir()), ids=lambda folder: folder.name)

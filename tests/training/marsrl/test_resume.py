@@ -19,7 +19,7 @@ from tiny_recipes import named
 
 from orgthink.cli import main
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.record.episode import Episode, StopReason
 from orgthink.record.episode_json import dump
 from orgthink.record.folder import RunFolder
@@ -91,7 +91,7 @@ def test_torn_chains_are_one_line_that_names_the_file(settings, tmp_path, damage
 
 
 def backend() -> EmbeddedBackend:
-    return EmbeddedBackend(Qwen3.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
+    return EmbeddedBackend(Decoder.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from terse import TERSE
 from orgthink.engines.engine import Engine
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.measure.latency import critical_path
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.record.episode import Episode, Origin, Sampling, Span, Status, StopReason, Trace
 from orgthink.record.episode_json import dump, load
 from orgthink.rewards.marsrl import MarsReward
@@ -159,7 +159,7 @@ def test_an_output_ends_where_it_ends_whatever_the_segments(text, segment, reque
 @cache
 def disturbed(folder: str, noise: float) -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
-    return {name: w + noise * torch.randn_like(w) for name, w in Qwen3.load(folder).to_hf().items()}
+    return {name: w + noise * torch.randn_like(w) for name, w in Decoder.load(folder).to_hf().items()}
 
 
 @pytest.mark.parametrize("segments", [(1, 1, 1, 1), *(Random(i).choices(range(1, 16), k=4) for i in range(2))])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from orgthink.engines import shipped
-from orgthink.models.qwen3 import Qwen3Config
+from orgthink.models.config import SIZES, DecoderConfig
+from orgthink.models.rotary import Rope
 from orgthink.util.errors import UserError, pick
 from orgthink.util.files import read_whole
 
@@ -24,7 +25,7 @@ def require_positive(sizes: object, *may_be_zero: str) -> None:
             raise ValueError(f"{item.name} is {value}: it must be a number above 0")
 
 
-QWEN3_4B = Qwen3Config(
+QWEN3_4B = DecoderConfig(
     vocab_size=151_936,
     hidden_size=2560,
     intermediate_size=9728,
@@ -33,7 +34,7 @@ QWEN3_4B = Qwen3Config(
     num_key_value_heads=8,
     head_dim=128,
     max_position_embeddings=40_960,
-    rope_theta=1_000_000.0,
+    rope=Rope(1_000_000.0),
     tie_word_embeddings=True,
 )
 """The architecture of Qwen3-4B: 4.0 billion weights."""
@@ -68,13 +69,13 @@ def known_models() -> dict[str, Mapping[str, Any]]:
 
     def dense(layers: int, hidden: int, inner: int, heads: int, *, tied: bool = False) -> dict[str, Any]:
         shape = {"num_hidden_layers": layers, "hidden_size": hidden, "intermediate_size": inner}
-        return asdict(replace(QWEN3_4B, **shape, num_attention_heads=heads, tie_word_embeddings=tied))
+        return _entries(replace(QWEN3_4B, **shape, num_attention_heads=heads, tie_word_embeddings=tied))
 
     return {
         "qwen3-0.6b": dense(28, 1024, 3072, 16, tied=True),
         "qwen3-1.7b": dense(28, 2048, 6144, 16, tied=True),
-        "qwen3-4b": asdict(QWEN3_4B),
-        "qwen3-4b-2507": asdict(replace(QWEN3_4B, max_position_embeddings=262_144, rope_theta=5_000_000.0)),
+        "qwen3-4b": _entries(QWEN3_4B),
+        "qwen3-4b-2507": _entries(replace(QWEN3_4B, max_position_embeddings=262_144)),
         "qwen3-8b": dense(36, 4096, 12_288, 32),
         "qwen3-14b": dense(40, 5120, 17_408, 40),
         "qwen3-32b": dense(64, 5120, 25_600, 64),
@@ -82,6 +83,11 @@ def known_models() -> dict[str, Mapping[str, Any]]:
         "qwen3-235b-a22b": QWEN3_30B_A3B
         | {"num_hidden_layers": 94, "hidden_size": 4096, "moe_intermediate_size": 1536, "num_attention_heads": 64},
     }
+
+
+def _entries(config: DecoderConfig) -> dict[str, Any]:
+    """The entries of a config.json that decide sizes."""
+    return {name: getattr(config, name) for name in (*SIZES, "tie_word_embeddings")}
 
 
 def config_of(model: str) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.models.trainable import resolve_device
 from orgthink.record.folder import RunFolder
@@ -48,7 +48,7 @@ class Base:
         if self.model is None:
             weights = model.fresh(self.settings.seed)
         else:
-            weights = Qwen3.load(start_folder(self.model, folder))
+            weights = Decoder.load(start_folder(self.model, folder))
         model.write_folder(place)
         rows = partial(_rows, Tokenizer(place), lessons.MIXTURES[self.mixture])
         course = Course(

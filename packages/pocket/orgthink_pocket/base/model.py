@@ -12,12 +12,13 @@ from pathlib import Path
 
 import torch
 
-from orgthink.models.qwen3 import Qwen3, Qwen3Config
+from orgthink.models.config import DecoderConfig
+from orgthink.models.decoder import Decoder
 from orgthink.models.tokenizer import Tokenizer
 from orgthink_pocket.shipped import POCKET_BASE
 from orgthink_pocket.tasks.arithmetic import LARGEST
 
-CONFIG = Qwen3Config.load(POCKET_BASE)
+CONFIG = DecoderConfig.load(POCKET_BASE)
 """Head size 32 is the smallest that vLLM decodes."""
 PAD = 0
 """Id of the padding token."""
@@ -34,13 +35,13 @@ def write_folder(folder: Path) -> None:
         shutil.copyfile(file, folder / file.name)
 
 
-def fresh(seed: int, config: Qwen3Config = CONFIG) -> Qwen3:
+def fresh(seed: int, config: DecoderConfig = CONFIG) -> Decoder:
     """A model without training.
 
     The embeddings of integers start as waves of their values, so that lessons about one integer also teach its
     neighbours, including targets that no lesson has.
     """
-    model, generator = Qwen3(config), torch.Generator().manual_seed(seed)
+    model, generator = Decoder(config), torch.Generator().manual_seed(seed)
     model.initialise(generator)
     tokenizer = Tokenizer(POCKET_BASE)
     ids = [tokenizer.encode(f" {n}")[0] for n in range(LARGEST + 1)]

@@ -25,7 +25,7 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers_tinker import TinkerActorRolloutRefWorker
 from verl.workers.utils.padding import response_from_nested
 
-from orgthink.models.qwen3 import Qwen3
+from orgthink.models.decoder import Decoder
 from orgthink.training.cluster.verl.rows import row_loss
 from orgthink.training.cluster.verl.rows import fields
 from orgthink.training.cluster.verl.rows import padding
@@ -121,7 +121,7 @@ def with_own(both: Both, data: Any, name: str) -> Any:
 
 def gradients_of(ours: EmbeddedBackend, folder: Path) -> dict[str, Tensor]:
     """The embedded trainer's, under Hugging Face names."""
-    holder = Qwen3.load(folder)
+    holder = Decoder.load(folder)
     for weight, trained in zip(holder.parameters(), ours._model.parameters(), strict=True):
         weight.data = trained.grad
     return holder.to_hf()

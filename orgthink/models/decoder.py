@@ -1,0 +1,226 @@
+"""A decoder in plain torch, by its configuration: the model of the local engine and of the trainer.
+
+Query, key and value weights are fused, and gate and up; `weights.py` translates to the names of Hugging Face folders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from orgthink.models.config import DecoderConfig, UnknownArchitecture
+from orgthink.models.rotary import Rotary, rotate
+from orgthink.models.tree_attention import Rectangle, tree_attention
+from orgthink.models.weights import from_hf, read_weights, to_hf
+
+# Shapes: B batch, T tokens, R rectangles, C hidden, H query heads, K key/value heads, D head size, V vocabulary.
+
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""Attention of one layer: gets the index of the layer and its queries, keys and values, [..., H or K, D] each, and
+returns [..., H, D]."""
+
+_ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
+}
+
+
+class Norm(nn.RMSNorm):
+    """Root mean square norm. With an `offset`, as in Gemma, that is added to the weights."""
+
+    def __init__(self, size: int, eps: float, offset: float = 0.0) -> None:
+        super().__init__(size, eps)
+        self.offset = offset
+
+    @property
+    def scale(self) -> Tensor:
+        return self.weight + self.offset if self.offset else self.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.normalized_shape, self.scale, self.eps)
+
+
+class Layer(nn.Module):
+    """Attention and MLP, each with its norm before, perhaps one after, and its residual around."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.heads = (config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads)
+        self.head_dim = config.head_dim
+        width, inner, rows = config.hidden_size, config.intermediate_size, sum(self.heads) * config.head_dim
+        norm = partial(Norm, eps=config.rms_norm_eps, offset=float(config.is_gemma))
+        self.qkv = nn.Linear(width, rows, bias=config.qkv_bias)
+        self.output = nn.Linear(self.heads[0] * config.head_dim, width, bias=config.output_bias)
+        self.gate_up = nn.Linear(width, 2 * inner, bias=config.mlp_bias)
+        self.down = nn.Linear(inner, width, bias=config.mlp_bias)
+        self.attention_norm, self.mlp_norm = norm(width), norm(width)
+        self.query_norm = norm(config.head_dim) if config.has_query_norms else None
+        self.key_norm = norm(config.head_dim) if config.has_query_norms else None
+        self.after_attention = norm(width) if config.is_gemma else nn.Identity()
+        self.after_mlp = norm(width) if config.is_gemma else nn.Identity()
+        self._activation = _ACTIVATIONS[config.activation]
+
+    def forward(
+        self, x: Tensor, cos: Tensor, sin: Tensor, attend: Callable[[Tensor, Tensor, Tensor], Tensor]
+    ) -> Tensor:
+        x = x + self.after_attention(self.output(attend(*self._project(x, cos, sin)).flatten(-2)))
+        return x + self.after_mlp(self._mlp(x))
+
+    def _project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of [..., C]: [..., heads, D] each, rotated, and normed where the model does so."""
+        query, key, value = self.heads
+        qkv = self.qkv(self.attention_norm(x)).unflatten(-1, (-1, self.head_dim))
+        qk, v = qkv.split((query + key, value), -2)
+        if self.query_norm is not None and self.key_norm is not None:
+            scale = torch.cat([self.query_norm.scale.expand(query, -1), self.key_norm.scale.expand(key, -1)])
+            qk = F.rms_norm(qk, qk.shape[-1:], eps=self.query_norm.eps) * scale
+        q, k = rotate(qk, cos, sin).split((query, key), -2)
+        return q, k, v
+
+    def _mlp(self, x: Tensor) -> Tensor:
+        gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)
+        return self.down(self._activation(gate) * up)
+
+
+class Decoder(nn.Module):
+    """Token ids in, logits out."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.hidden_size)
+        layers = [Layer(config) for _ in range(config.num_hidden_layers)]
+        self.layers: list[Layer] = nn.ModuleList(layers)  # type: ignore[assignment]
+        self.norm = Norm(config.hidden_size, config.rms_norm_eps, float(config.is_gemma))
+        self.head = None if config.tie_word_embeddings else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self._rotary = Rotary(config.rope, config.head_dim)
+        self._sliding_rotary = Rotary(config.sliding_rope, config.head_dim) if config.sliding_rope else self._rotary
+
+    @property
+    def device(self) -> torch.device:
+        return self.norm.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.norm.weight.dtype
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """From-scratch weights: normal 0.02, scaled down by depth where residuals add up."""
+        for name, weight in self.named_parameters():
+            if weight.ndim == 2:
+                scaled = name.endswith(("output.weight", "down.weight"))
+                std = 0.02 / (2 * len(self.layers)) ** 0.5 if scaled else 0.02
+                nn.init.normal_(weight, std=0.05 if "embedding" in name else std, generator=generator)
+
+    def hidden(self, ids_BT: Tensor, positions_BT: Tensor | None = None, rectangles_R4: Tensor | None = None) -> Tensor:
+        """Final hidden states [B, T, C].
+
+        By default rows are right-padded and attention is causal, so padding is not visible. Packed rows are one row,
+        B = 1, and need the position of each token in its own text and the rectangles of visible pairs: see
+        `tree_attention.rectangles_of`.
+        """
+        positions = torch.arange(ids_BT.shape[1], device=ids_BT.device) if positions_BT is None else positions_BT
+        rectangles = None if rectangles_R4 is None else rectangles_R4.tolist()
+        window, scale = self.config.sliding_window, self.config.attention_scale
+        mask = None
+        if window is not None and int(positions.max()) >= window:
+            mask = _window_mask(positions, rectangles, window)
+
+        def attend(layer: int, *qkv_BTHD: Tensor) -> Tensor:
+            q, k, v = (heads.transpose(1, 2) for heads in qkv_BTHD)
+            seen = mask if layer in self.config.sliding_layers else None
+            if seen is None and rectangles is not None:
+                return tree_attention(q, k, v, rectangles, scale).transpose(1, 2)
+            grouped = q.shape[1] != k.shape[1]
+            mixed = F.scaled_dot_product_attention(
+                q, k, v, attn_mask=seen, is_causal=seen is None, scale=scale, enable_gqa=grouped
+            )
+            return mixed.transpose(1, 2)
+
+        return self.decode(ids_BT, positions, attend)
+
+    def decode(self, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Final hidden states [..., C] of tokens [...], each at its position of a sequence.
+
+        `attend` computes the attention of a layer. Over a cache it stores the keys and values, and the new tokens see
+        the whole sequence so far.
+        """
+        x = self.embedding(ids)
+        if self.config.is_gemma:
+            x = x * torch.tensor(self.config.hidden_size**0.5, dtype=x.dtype)
+        cos, sin = self._rotary(positions, x.dtype)
+        local = self._sliding_rotary(positions, x.dtype) if self.config.sliding_rope else (cos, sin)
+        for i, layer in enumerate(self.layers):
+            tables = local if i in self.config.sliding_layers else (cos, sin)
+            x = layer(x, *tables, partial(attend, i))
+        return self.norm(x)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[..., C] → [..., V]."""
+        return F.linear(hidden, self.embedding.weight if self.head is None else self.head.weight)
+
+    def forward(self, ids_BT: Tensor) -> Tensor:
+        return self.logits(self.hidden(ids_BT))
+
+    @classmethod
+    def load(cls, folder: Path, dtype: torch.dtype = torch.float32) -> Decoder:
+        """Open a Hugging Face folder (one or several safetensors files).
+
+        UnknownArchitecture for a model of another kind; ValueError if a file is missing, corrupt or of another model.
+        """
+        config = DecoderConfig.load(folder)
+        weights = read_weights(folder)
+        if config.fewest_parameters > sum(weight.numel() for weight in weights.values()):
+            raise ValueError(f"{folder} lacks the weights of a model as large as its config.json says")
+        model = cls(config).to(dtype)
+        try:
+            model.from_hf(weights)
+        except KeyError as error:
+            raise ValueError(f"{folder} lacks the weights {error}") from error
+        except RuntimeError as error:
+            raise ValueError(f"{folder}: its weights are not those of its config.json: {error}") from error
+        return model
+
+    def save(self, folder: Path) -> None:
+        save_file(self.to_hf(), folder / "model.safetensors", metadata={"format": "pt"})
+
+    def restore(self, folder: Path) -> None:
+        """Load weights that `save` wrote. ValueError for a model of another shape."""
+        try:
+            found = DecoderConfig.load(folder)
+        except UnknownArchitecture as error:
+            raise ValueError(f"{folder} holds a model of another shape: {error}") from error
+        if found != self.config:
+            raise ValueError(f"{folder} holds a model of another shape: {found} instead of {self.config}")
+        other = Decoder.load(folder)
+        self.load_state_dict(other.state_dict())
+
+    def from_hf(self, weights: Mapping[str, Tensor]) -> None:
+        """Copy weights with Hugging Face names into this model. KeyError for one that is missing, RuntimeError for one
+        of another shape or that the model does not have."""
+        self.load_state_dict(from_hf(self.state_dict(), weights, gemma=self.config.is_gemma))
+
+    def to_hf(self) -> dict[str, Tensor]:
+        """Weights under Hugging Face names."""
+        rows = [heads * self.config.head_dim for heads in self.layers[0].heads]
+        return to_hf(self.state_dict(), rows, gemma=self.config.is_gemma)
+
+
+def _window_mask(positions: Tensor, rectangles: Sequence[Rectangle] | None, window: int) -> Tensor:
+    """[T, T]: pairs that a layer with a sliding window sees, among the visible ones."""
+    place = positions[0] if positions.ndim == 2 else positions
+    index = torch.arange(len(place), device=place.device)
+    visible = index[:, None] >= index
+    if rectangles is not None:
+        others, visible = visible, torch.zeros_like(visible)
+        for first, last, start, stop in rectangles:
+            part = (slice(first, last), slice(start, stop))
+            visible[part] = others[part] if first == start else True
+    return visible & (place[:, None] - place < window)
