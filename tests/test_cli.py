@@ -573,13 +573,12 @@ def test_view_has_the_episodes_in_the_order_of_the_plan(run: Path):
     assert pages[0] == pages[1]
 
 
-def test_view_writes_a_page_and_a_perfetto_trace(run: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["view", str(run), "--out", "page.html", "--perfetto", "trace.json"]) == 0
+def test_view_writes_a_page(run: Path):
+    assert main(["view", str(run), "--out", "page.html"]) == 0
     page = Path("page.html").read_text()
     assert page.lstrip().startswith("<!")
     assert "3 test problems of countdown-small" in page
     assert "64 tokens an agent" in page
-    assert json.loads(Path("trace.json").read_text())["traceEvents"]
 
 
 def test_measure_reads_text_that_did_not_come_from_us(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -683,8 +682,6 @@ def test_bad_input_gets_one_clear_line(arguments: str, says: str, run: Path, cap
     before = {path: path.read_bytes() for path in run.iterdir()}
     capsys.readouterr()
     argv = arguments.split()
-    if argv[:1] == ["view"] and "--episode" in argv:
-        argv += ["--perfetto", "trace.json"]
     if argv[0] == "eval" and "--resume" not in argv:
         argv += ["--out", "other"]
     assert main(argv) == 2

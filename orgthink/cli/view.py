@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -14,7 +13,6 @@ from tyro.conf import Positional, arg
 from orgthink.cli.following import Following
 from orgthink.cli.table import conditions
 from orgthink.evaluation.plan import recorded
-from orgthink.export.perfetto import trace
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder, require_output
 from orgthink.util.errors import UserError, pick
@@ -39,8 +37,6 @@ class View:
     """Run folder."""
     out: Path | None = None
     """HTML file; without it view.html in the run folder."""
-    perfetto: Path | None = None
-    """Also write a trace for ui.perfetto.dev."""
     episode: str | None = None
     """Id of the only episode to show; without it all are."""
     transcript: bool = False
@@ -57,14 +53,12 @@ class View:
             return self._view()
 
     def _view(self) -> int:
-        files = {"--out": self.out, "--perfetto": self.perfetto}
         for option, wanted in {"--serve": self.serve, "--transcript": self.transcript}.items():
-            others = files if option == "--transcript" else {**files, "--episode": self.episode}
-            for other in (other for other, value in others.items() if wanted and value is not None):
-                raise UserError(f"{option} shows a run and writes no file: leave out {other}")
-        if self.serve and self.transcript:
-            raise UserError("--serve shows a run in a browser: leave out --transcript")
-        require_output(self.out, self.perfetto)
+            if wanted and self.out is not None:
+                raise UserError(f"{option} shows a run and writes no file: leave out --out")
+        if self.serve and (self.transcript or self.episode is not None):
+            raise UserError("--serve shows a run in a browser: leave out --transcript and --episode")
+        require_output(self.out)
         folder = RunFolder.open(self.folder)
         if self.serve:
             return self._follow(folder)
@@ -75,9 +69,6 @@ class View:
             show(*map(transcript, episodes), end="")
             return 0
         show(page(folder, episodes, self.out))
-        if self.perfetto is not None:
-            write_whole(self.perfetto, json.dumps(trace(episodes)).encode())
-            show(self.perfetto)
         return 0
 
     def _follow(self, folder: RunFolder) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 
 from attacks.catalogue import Attack, each
 
-from orgthink.export.perfetto import trace
 from orgthink.record.episode import (
     Edge,
     EdgeKind,
@@ -89,7 +88,6 @@ def test_text_is_never_markup(attack: Attack) -> None:
     shown = data(page)["episodes"][0]
     assert shown["answer"] == attack.given and shown["agents"][1]["error"] == attack.given
     assert page.encode("utf-8", "replace")
-    assert json.loads(json.dumps(trace([found])))["traceEvents"]
     assert attack.given.strip() in transcript(found)
 
 

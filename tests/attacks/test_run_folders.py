@@ -218,14 +218,12 @@ def secret(tmp_path: Path) -> Path:
 
 
 RESUME, VIEW = ["eval", "--resume", "run"], ["view", "run"]
-TRACE = [*VIEW, "--perfetto", "run/trace.json"]
 SAME = "the target is unchanged"
 
 
 @each(
     Attack("`.view.html.tmp` is a link, `view` writes view.html", OWN, SAME, (".view.html.tmp", VIEW)),
     Attack("view.html is a link", OWN, "the page replaces the link", ("view.html", VIEW)),
-    Attack("`.trace.json.tmp` is a link, `--perfetto` writes trace.json", OWN, SAME, (".trace.json.tmp", TRACE)),
 )
 def test_a_link_leads_nowhere(attack: Attack, run: Path, secret: Path) -> None:
     unfinished(run)
@@ -242,7 +240,6 @@ def test_a_link_leads_nowhere(attack: Attack, run: Path, secret: Path) -> None:
 OUTPUTS = "An output replaces a file, never a pipe, a device or what a run computed."
 TO = {
     "view --out": [*VIEW, "--out"],
-    "view --perfetto": [*VIEW, "--out", "v.html", "--perfetto"],
     "export problems": ["export", "problems", TASK, "--n", "1", "--out"],
 }
 

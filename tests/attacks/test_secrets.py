@@ -215,6 +215,6 @@ def test_files_of_a_run(attack: Attack, tmp_path: Path, monkeypatch: pytest.Monk
     out = tmp_path / "run"
     with serving(*[says(f"<ANSWER> {KEY} </ANSWER>")] * 3) as server:
         assert main([*attack.given, "--n", "1", "--url", server.url, "--out", str(out)]) == 0
-    main(["view", str(out), "--perfetto", str(out / "trace.json")])
+    main(["view", str(out)])
     for file in out.iterdir():
         assert hides(file.read_bytes().decode(errors="replace")), file

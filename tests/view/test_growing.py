@@ -217,7 +217,7 @@ def test_a_taken_port_is_one_line(plain: RunFolder, capsys: pytest.CaptureFixtur
     assert f"nothing can listen at 127.0.0.1, port {port}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--out x.html", "--perfetto x.json", "--transcript", "--episode x"])
+@pytest.mark.parametrize("option", ["--out x.html", "--transcript", "--episode x"])
 def test_options_that_exclude_serve(plain: RunFolder, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["view", str(plain.path), "--serve", *option.split()]) == 2
     assert option.split()[0] in capsys.readouterr().err
