@@ -6,9 +6,8 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -16,19 +15,16 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
-from orgthink.record.episode import Episode
 from orgthink.serve import chat, responses
 from orgthink.serve.episodes import Served, ServedEpisodes
-from orgthink.serve.exchange import Exchange, answered, encoded, events
+from orgthink.serve.exchange import encoded
 from orgthink.serve.lanes import Lanes
 from orgthink.serve.question import RequestError, quoted
+from orgthink.serve.stream import EpisodeStream, Exchange, answered, events, unless_gone
 from orgthink.view import live_page
-
-_Made = TypeVar("_Made")
 
 LARGEST = 8 << 20
 """Most bytes of a request's body."""
@@ -148,14 +144,14 @@ class _Routes:
         exchange = read(await self._body(request))
         question = exchange.question
         served = self._find(question.model)
-        if exchange.streams:
+        if question.stream:
             texts: asyncio.Queue[str | None] = asyncio.Queue()
             task = self._episodes.begin(served, question, Lanes(texts.put_nowait).watch)
             task.add_done_callback(lambda done: texts.put_nowait(None))
-            return _Stream(task, events(exchange, task, texts), media_type="text/event-stream")
+            return EpisodeStream(task, events(exchange, task, texts), media_type="text/event-stream")
         lanes: list[str] = []
         task = self._episodes.begin(served, question, Lanes(lanes.append).watch)
-        episode = answered(await _unless_gone(request, task))
+        episode = answered(await unless_gone(request, task))
         return _Json(exchange.whole(episode, "".join(lanes)))
 
     def _find(self, name: str) -> Served:
@@ -195,43 +191,9 @@ class _Routes:
             raise RequestError("a valid key is missing: Authorization: Bearer KEY", 401, code="invalid_api_key")
 
 
-class _Stream(StreamingResponse):
-    """A streamed response. Its end ends the episode, also if the client left before the first event."""
-
-    def __init__(self, task: asyncio.Task[Episode], *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self._task = task
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._task.cancel()
-
-
 class _Json(JSONResponse):
     def render(self, content: Any) -> bytes:
         return encoded(content)
-
-
-async def _unless_gone(request: Request, task: asyncio.Task[_Made]) -> _Made:
-    """The result of a task, which is cancelled if its client leaves."""
-
-    async def gone() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-
-    leaving = asyncio.create_task(gone())
-    try:
-        await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise RequestError("the client went away", 499)
-        return task.result()
-    finally:
-        task.cancel()
-        leaving.cancel()
-        with suppress(asyncio.CancelledError):
-            await leaving
 
 
 def _too_large() -> RequestError:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, field_validator
 
-from orgthink.record.episode import Episode
+from orgthink.record.episode import Episode, Message
 from orgthink.serve.exchange import event, facts, finish_reason, usage
 from orgthink.serve.question import (
     EXTENSIONS,
@@ -20,7 +20,6 @@ from orgthink.serve.question import (
     RequestError,
     Tokens,
     parse,
-    require_question,
 )
 
 _UNSUPPORTED = {
@@ -55,20 +54,15 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-class ChatRequest(BaseModel):
+class ChatRequest(Question):
     """The members that are honoured."""
 
-    model: Annotated[str, Field(max_length=1000)]
     messages: Conversation[ChatMessage]
-    stream: bool = False
     stream_options: StreamOptions | None = None
     max_tokens: Tokens | None = None
     """Tokens that all agents together may sample."""
     max_completion_tokens: Tokens | None = None
     """The newer name of `max_tokens`."""
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     stop: Annotated[Many[Annotated[str, Field(min_length=1)]], Field(max_length=MOST_STOPS)] | None = None
     """The answer ends before the first of these."""
 
@@ -78,30 +72,25 @@ class ChatRequest(BaseModel):
         return [value] if isinstance(value, str) else value
 
     @property
-    def question(self) -> Question:
+    def conversation(self) -> tuple[Message, ...]:
+        return tuple(turn.message for turn in self.messages)
+
+    @property
+    def max_episode_tokens(self) -> int | None:
         given = [limit for limit in (self.max_tokens, self.max_completion_tokens) if limit is not None]
-        return Question(
-            model=self.model,
-            messages=tuple(turn.message for turn in self.messages),
-            max_episode_tokens=min(given, default=None),
-            temperature=self.temperature,
-            top_p=self.top_p,
-            seed=self.seed,
-        )
+        return min(given, default=None)
 
 
 def read(body: bytes) -> ChatExchange:
     """A request; RequestError in one line."""
-    request = parse(body, _UNSUPPORTED, ChatRequest)
-    require_question(request.question.messages, "messages")
-    return ChatExchange(request)
+    return ChatExchange(parse(body, _UNSUPPORTED, ChatRequest, "messages"))
 
 
 class ChatExchange:
     """A chat request, and the forms of its response."""
 
     def __init__(self, request: ChatRequest) -> None:
-        self.question, self.streams = request.question, request.stream
+        self.question = request
         self._stops = request.stop or []
         self._counts = request.stream_options is not None and request.stream_options.include_usage
         """Whether the client wants the usage of a stream."""

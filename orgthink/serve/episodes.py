@@ -25,10 +25,6 @@ WAIT = 1
 """Seconds after which a client that was turned away may ask again."""
 
 
-LONGEST = 16
-"""Bytes of a token, on average: texts of all languages have fewer."""
-
-
 @dataclass(frozen=True, slots=True)
 class Served:
     """An organization behind the name of a model."""
@@ -42,15 +38,6 @@ class Served:
     """Those of other roles."""
     limits: Limits
     """Of an episode. A client may ask for less."""
-
-    def require_room(self, question: Question) -> None:
-        """RequestError if no model here reads so much. To encode it first would hold up all other clients."""
-        engines = [backing.engine for backing in (self.default, *self.roles.values())]
-        contexts = [engine.max_context for engine in engines]
-        known = [context for context in contexts if context is not None]
-        if len(known) == len(contexts) and question.size > LONGEST * max(known):
-            text = f"the messages of {question.size:,} bytes do not fit the model's context of {max(known):,} tokens"
-            raise RequestError(text, code="context_length_exceeded", param="messages")
 
     def require_sampling_noise(self, sampling: Sampling) -> None:
         """RequestError if agents with the same prompt would be greedy."""
@@ -104,7 +91,6 @@ class ServedEpisodes:
             error = RequestError(f"{self.most} episodes are running: ask again later", 429, code="busy")
             error.headers = {"Retry-After": str(WAIT)}
             raise error
-        served.require_room(question)
         default = served.default._replace(sampling=_drawn(served.default.sampling, question))
         served.require_sampling_noise(default.sampling)
         running = Running(question.problem, served.organization.name, served.limits.capacity, watch)

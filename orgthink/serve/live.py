@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Set
-from dataclasses import dataclass, replace
-from itertools import count
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import compress, count
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 from orgthink.record.episode import Episode, Problem
 from orgthink.record.folder import Journal
 from orgthink.runtime.agent import Agent, Watcher
-from orgthink.util.errors import UserError
 from orgthink.util.terminal import excerpt
 from orgthink.view.pack import listed, opened
 
@@ -26,30 +25,6 @@ QUESTION = 120
 
 Row = dict[str, Any]
 """An episode as the page lists it: its numbers, without its agents."""
-
-
-class Snapshot(NamedTuple):
-    """An episode at a moment."""
-
-    episode: Episode
-    """The record so far."""
-    name: str
-    """Its name on the page."""
-    question: str
-    """The text that it is listed by."""
-    working: Set[str] | None = None
-    """Agents that are running; `None` after its end."""
-
-    def packed(self) -> dict[str, Any]:
-        """The page's data of it."""
-        found = opened(self.episode, self.name, self.question)
-        row = found["episode"]
-        if self.working is not None:
-            row["stop"] = RUNNING
-            for agent in row["agents"]:
-                if agent["id"] in self.working:
-                    agent |= {"stop": RUNNING, "status": RUNNING}
-        return found
 
 
 class Running:
@@ -74,12 +49,20 @@ class Running:
         unknown = dict.fromkeys(("grade", "steps", "seconds", "error"))
         return named | unknown | {"stop": RUNNING, "sample": 0, "faults": [], "agents": []}
 
-    def snapshot(self) -> Snapshot | None:
-        """The episode as it stands; `None` before its first agent begins."""
+    def packed(self) -> Callable[[], dict[str, Any]] | None:
+        """Makes the page's data of the episode as it stands, in any thread; `None` before its first agent begins."""
         if not self._agents:
             return None
-        working = {agent.id for agent in self._agents.values() if agent.result is None}
-        return Snapshot(self._episode(), self.id, self.question, working)
+        episode, working = self._episode(), [agent.result is None for agent in self._agents.values()]
+
+        def drawn() -> dict[str, Any]:
+            found = opened(episode, self.id, self.question)
+            found["episode"]["stop"] = RUNNING
+            for row in compress(found["episode"]["agents"], working):
+                row |= {"stop": RUNNING, "status": RUNNING}
+            return found
+
+        return drawn
 
     def _episode(self) -> Episode:
         """The record so far. An agent that waits for its place is in it when it begins."""
@@ -99,8 +82,7 @@ class Running:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """An episode that has ended."""
 
     number: int
@@ -148,15 +130,14 @@ class Board:
 
     async def packed(self, name: str) -> dict[str, Any] | None:
         """The page's data of an episode; `None` if there is none of that name, or it has no agent yet."""
-        running = self._running.get(name)
+        if (running := self._running.get(name)) is not None:
+            packed = running.packed()
+            return None if packed is None else await asyncio.to_thread(packed)
         ended = next((one for one in self._ended if one.row["id"] == name), None)
-        snapshot = None if running is None else running.snapshot()
-        if ended is not None:
-            snapshot = await asyncio.to_thread(self._read, ended)
-        return None if snapshot is None else await asyncio.to_thread(snapshot.packed)
+        return None if ended is None else await asyncio.to_thread(self._read, ended)
 
-    def _read(self, ended: Ended) -> Snapshot | None:
+    def _read(self, ended: Ended) -> dict[str, Any] | None:
         try:
-            return Snapshot(self._journal.at(ended.place), ended.row["id"], ended.row["problem"])
-        except (OSError, ValueError, UserError):  # the file was moved or cut
+            return opened(self._journal.at(ended.place), ended.row["id"], ended.row["problem"])
+        except (OSError, ValueError):  # the file was moved or cut
             return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -39,7 +38,7 @@ EXTENSIONS: Mapping[str, tuple[Any, ...]] = {
 """Members that vLLM and other servers add to OpenAI's interfaces. An organization does not support them; the values
 of each that have no effect."""
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T", bound="Question")
 Item = TypeVar("Item")
 
 Many = Annotated[list[Item], Field(fail_fast=True)]
@@ -134,27 +133,29 @@ Conversation = Annotated[Many[Item], Field(min_length=1, max_length=10_000), Bef
 """A list of messages."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """A conversation that waits for its answer."""
+class Question(BaseModel):
+    """A conversation that waits for its answer: what the requests of both interfaces have."""
 
-    model: str
+    model: Annotated[str, Field(max_length=1000)]
     """Name of the model that is to answer."""
-    messages: tuple[Message, ...]
-    """The conversation. The last message is the user's."""
-    max_episode_tokens: int | None
-    """Tokens that all agents together may sample; `None`: as many as the server allows."""
-    temperature: float | None
+    stream: bool = False
+    """Whether the client wants events."""
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     """Of sampling; `None`: the server's."""
-    top_p: float | None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     """Of sampling; `None`: the server's."""
-    seed: int | None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     """Of the whole tree; `None`: a random one."""
 
     @property
-    def size(self) -> int:
-        """Bytes of the messages."""
-        return sum(len(message.content.encode()) for message in self.messages)
+    def conversation(self) -> tuple[Message, ...]:
+        """The turns so far. The last one is the user's."""
+        raise NotImplementedError
+
+    @property
+    def max_episode_tokens(self) -> int | None:
+        """Tokens that all agents together may sample; `None`: as many as the server allows."""
+        raise NotImplementedError
 
     @property
     def problem(self) -> Problem:
@@ -162,13 +163,13 @@ class Question:
 
         The same conversation is the same problem, so that a seed draws the same answer.
         """
-        *history, last = messages = list(self.messages)
+        *history, last = messages = list(self.conversation)
         digest = sha256(repr(messages).encode(errors="replace")).hexdigest()[:32]
         return Problem(f"{TASK}-{digest}", TASK, last.content, history=tuple(history))
 
 
-def parse(body: bytes, unsupported: Mapping[str, tuple[Any, ...]], model: type[T]) -> T:
-    """The request in a body; RequestError in one line.
+def parse(body: bytes, unsupported: Mapping[str, tuple[Any, ...]], model: type[T], turns: str) -> T:
+    """The request in a body; RequestError in one line, also unless the last of its `turns` is the user's.
 
     `unsupported` are members that are not supported, by their paths, and the values of each that have no
     effect. Unknown members are ignored: OpenAI often adds new ones.
@@ -186,11 +187,15 @@ def parse(body: bytes, unsupported: Mapping[str, tuple[Any, ...]], model: type[T
         text = f"{', '.join(refused)} {verb} not supported by an organization"
         raise RequestError(text, code="unsupported", param=refused[0])
     try:
-        return model.model_validate(raw)
+        found = model.model_validate(raw)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = excerpt(".".join(str(part) for part in first["loc"]), PLACE)
         raise RequestError(f"{place}: {first['msg'].removeprefix('Value error, ')}", param=place) from None
+    messages = found.conversation
+    if not messages or messages[-1].role != "user" or not messages[-1].content.strip():
+        raise RequestError("the last message must be the user's, with a text", param=turns)
+    return found
 
 
 def _member(raw: Any, path: str) -> Any:
@@ -198,9 +203,3 @@ def _member(raw: Any, path: str) -> Any:
     for name in path.split("."):
         raw = raw.get(name) if isinstance(raw, dict) else None
     return raw
-
-
-def require_question(messages: tuple[Message, ...], param: str) -> None:
-    """RequestError unless the last message is the user's."""
-    if not messages or messages[-1].role != "user" or not messages[-1].content.strip():
-        raise RequestError("the last message must be the user's, with a text", param=param)

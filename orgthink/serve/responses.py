@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidatorFunctionWrapHandler, WrapValidator, field_validator
+from pydantic import ValidatorFunctionWrapHandler, WrapValidator, field_validator
 
 from orgthink.record.episode import Episode, Message
 from orgthink.serve.exchange import encoded, facts, finish_reason, response_usage
@@ -23,7 +23,6 @@ from orgthink.serve.question import (
     Tokens,
     parse,
     quoted,
-    require_question,
 )
 
 _UNSUPPORTED = {
@@ -64,19 +63,14 @@ def _turn(item: Any, read: ValidatorFunctionWrapHandler) -> ChatMessage | None:
 _Item = Annotated[ChatMessage | None, WrapValidator(_turn)]
 
 
-class ResponseRequest(BaseModel):
+class ResponseRequest(Question):
     """The members that are honoured."""
 
-    model: Annotated[str, Field(max_length=1000)]
     input: Conversation[_Item]
     instructions: str | None = None
     """What a message of the system would say, before the conversation."""
-    stream: bool = False
     max_output_tokens: Tokens | None = None
     """Tokens that all agents together may sample."""
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     metadata: dict[str, str] | None = None
     """The client's own notes, which come back as they are."""
 
@@ -95,31 +89,25 @@ class ResponseRequest(BaseModel):
         return value
 
     @property
-    def question(self) -> Question:
+    def conversation(self) -> tuple[Message, ...]:
         first = () if self.instructions is None else (Message("system", self.instructions),)
-        return Question(
-            model=self.model,
-            messages=(*first, *(turn.message for turn in self.input if turn is not None)),
-            max_episode_tokens=self.max_output_tokens,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            seed=self.seed,
-        )
+        return (*first, *(turn.message for turn in self.input if turn is not None))
+
+    @property
+    def max_episode_tokens(self) -> int | None:
+        return self.max_output_tokens
 
 
 def read(body: bytes) -> ResponseExchange:
     """A request; RequestError in one line."""
-    request = parse(body, _UNSUPPORTED, ResponseRequest)
-    require_question(request.question.messages, "input")
-    return ResponseExchange(request)
+    return ResponseExchange(parse(body, _UNSUPPORTED, ResponseRequest, "input"))
 
 
 class ResponseExchange:
     """A request for a response, and its forms: a reasoning item with what the agents said, then the answer."""
 
     def __init__(self, request: ResponseRequest) -> None:
-        self.question, self.streams = request.question, request.stream
-        self._request, self._created = request, int(time.time())
+        self.question, self._created = request, int(time.time())
         self._id, self._reasoning_id, self._message_id = (f"{p}_{secrets.token_hex(24)}" for p in ("resp", "rs", "msg"))
         self._number = 0
         """Of the next event."""
@@ -190,7 +178,7 @@ class ResponseExchange:
         )
 
     def _response(self, status: str, output: list[Json]) -> Json:
-        request = self._request
+        request = self.question
         return {
             "id": self._id,
             "object": "response",

@@ -51,9 +51,9 @@ def looks_at(program: Program, rng: random.Random) -> int:
     seen: list[dict[str, Any]] = []
 
     def look(kind: str, agent: Agent, text: str) -> None:
-        snapshot = running.snapshot()
-        assert snapshot is not None
-        episode = json.loads(json.dumps(snapshot.packed(), allow_nan=False))["episode"]
+        packed = running.packed()
+        assert packed is not None
+        episode = json.loads(json.dumps(packed(), allow_nan=False))["episode"]
         seen.append(episode)
         drawn = sum(last - first for one in episode["agents"] for _, first, last, *_ in one["bars"])
         assert drawn == running.row["sampled"] == sum(agent.steps for agent in running._agents.values())

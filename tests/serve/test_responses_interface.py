@@ -254,4 +254,4 @@ def test_any_request_is_one_or_one_line(members: dict[str, Any]) -> None:
     except RequestError as error:
         assert error.status == 400 and "\n" not in str(error)
     else:
-        assert reply.question.messages[-1].role == "user"
+        assert reply.question.conversation[-1].role == "user"

@@ -327,7 +327,7 @@ def test_a_refused_turn_is_named_by_its_place_in_the_request(turn: dict[str, Any
 def test_a_turn_without_tool_calls_may_say_so() -> None:
     turn = {"role": "assistant", "content": "Yes.", "tool_calls": [], "function_call": None, "refusal": None}
     question = chat.read(json.dumps({"model": "m", "messages": [turn, *ASK["messages"]]}).encode()).question
-    assert question.messages == (Message("assistant", "Yes."), Message("user", "How many?"))
+    assert question.conversation == (Message("assistant", "Yes."), Message("user", "How many?"))
 
 
 @pytest.mark.parametrize(
