@@ -32,7 +32,7 @@ from orgthink.models.config import DecoderConfig
 from orgthink.record.provenance import commit
 from orgthink.training.cluster.sizing.model import Model, config_of
 from orgthink.training.cluster.sizing.plan import ACCELERATORS, Cluster, Plan, Work
-from orgthink.training.cluster.sizing.recipe import embedded_setup
+from orgthink.training.cluster.sizing.recipe import setups
 
 CONTEXT = 4096
 """Most tokens of a sequence."""
@@ -102,7 +102,7 @@ def _estimated(name: str, seconds: float, most: int, conditions: str) -> Iterato
     card = next((card for card in ACCELERATORS if card in torch.cuda.get_device_name().lower()), None)
     if card is None:
         return
-    setup = replace(embedded_setup(None), computed=2, pack=PACK, share=0.0, frozen=1)
+    setup = replace(setups(None, {})["embedded"], computed=2, pack=PACK, share=0.0, frozen=1)
     work = Work(GROUPS, GROUP, 1, 0, PROMPT, ROW - PROMPT)
     plan = Plan("embedded", Model.of(config_of(name)), setup, work, ACCELERATORS[card], Cluster(gpus=1))
     found, expected = most / 2**30, plan.memory.training / 2**30

@@ -88,7 +88,7 @@ def test_assumptions_reach_every_part():
         ("marsrl-qwen3 --set rollout.group=1", "at least 2"),
         ("{llama}", "not llama"),
         ("{broken}", "no hidden_size"),
-        ("{text}", "is not a config.json"),
+        ("{text}", "text.json"),
     ],
 )
 def test_what_cannot_be_is_one_line(argv, says, tmp_path, capsys):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,7 @@ from orgthink.engines import shipped
 from orgthink.models.config import SIZES, DecoderConfig
 from orgthink.models.rotary import Rope
 from orgthink.util.errors import UserError, pick
-from orgthink.util.files import read_whole
-
-
-def require_positive(sizes: object, *may_be_zero: str) -> None:
-    """ValueError unless all numbers of a dataclass are finite and above 0; those in `may_be_zero` may be 0."""
-    for item in fields(sizes):  # type: ignore[arg-type]  # its callers are dataclasses
-        value = getattr(sizes, item.name)
-        zero = value == 0 and item.name in may_be_zero
-        if isinstance(value, int | float) and not (zero or 0 < value < math.inf):
-            raise ValueError(f"{item.name} is {value}: it must be a number above 0")
-
+from orgthink.util.tabular import json_object
 
 QWEN3_4B = DecoderConfig(
     vocab_size=151_936,
@@ -96,14 +85,7 @@ def config_of(model: str) -> Mapping[str, Any]:
         return known[model]
     file = shipped(model) or Path(model)
     require_known(str(file), list(known))
-    file = file / "config.json" if file.is_dir() else file
-    try:
-        config = json.loads(read_whole(file))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{file} is not a config.json: {error}") from error
-    if not isinstance(config, dict):
-        raise UserError(f"{file} is not a config.json: it holds no JSON object")
-    return config
+    return json_object(file / "config.json" if file.is_dir() else file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +113,6 @@ class Model:
     active_experts: int = 1
     """k: experts that each token uses."""
 
-    def __post_init__(self) -> None:
-        require_positive(self, "tied")
-        if self.active_experts > self.experts:
-            raise ValueError(f"active_experts is {self.active_experts}: the model has only {self.experts} experts")
-
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Model:
         """From the contents of a Hugging Face config.json. UserError for another architecture."""
@@ -155,14 +132,10 @@ class Model:
             "vocab": "vocab_size",
             **({"experts": "num_experts", "active_experts": "num_experts_per_tok"} if experts else {}),
         }
-        wrong = [name for name in names.values() if not isinstance(config.get(name), int)]
-        if wrong:
-            raise UserError(f"the model's config.json has no {', '.join(wrong)}: write it as an integer")
-        sizes = {ours: config[theirs] for ours, theirs in names.items()}
-        try:
-            return cls(**sizes, tied=bool(config.get("tie_word_embeddings", False)))
-        except ValueError as error:
-            raise UserError(f"the model's config.json: {error}") from error
+        sizes: dict[str, Any] = {ours: config.get(theirs) for ours, theirs in names.items()}
+        if wrong := [names[ours] for ours, size in sizes.items() if not isinstance(size, int) or size < 1]:
+            raise UserError(f"the model's config.json has no {', '.join(wrong)}: write it as an integer above 0")
+        return cls(**sizes, tied=bool(config.get("tie_word_embeddings", False)))
 
     def _weights(self, experts: float) -> float:
         """Parameters of all layers with so many experts: C(H + 2K)D + HDC + 3CI an expert, norms 2C + 2D, router CE."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from orgthink.training.cluster.sizing.model import Model, require_positive
+from orgthink.training.cluster.sizing.model import Model
 
 GIB = 2**30
 SLOTS = 256
@@ -26,9 +26,6 @@ class Accelerator:
     """Memory bandwidth in GB/s."""
     link: float
     """GB/s to other GPUs of its node, in one direction."""
-
-    def __post_init__(self) -> None:
-        require_positive(self)
 
 
 ACCELERATORS = {
@@ -60,9 +57,6 @@ class Cluster:
     overhead: float = 0.005
     """Seconds of a decoding step outside its arithmetic: scheduling, launches, sampling."""
 
-    def __post_init__(self) -> None:
-        require_positive(self, "overhead")
-
 
 @dataclass(frozen=True, slots=True)
 class Setup:
@@ -89,11 +83,6 @@ class Setup:
     """Share of a GPU's memory for weights and cache of the sampler (`gpu_memory_utilization`); 0 without sampling."""
     tensor: int = 1
     """GPUs that hold one copy of the sampler's weights (tensor parallelism)."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "sharded", "frozen", "reference", "share")
-        if self.share > 1:
-            raise ValueError(f"share is {self.share}: it is a share of the memory, at most 1")
 
 
 PROMPT = 512
@@ -124,9 +113,6 @@ class Work:
     """Tokens of the longest context, which must also fit; 0 if all contexts are as long as the mean."""
     segments: int = 1
     """Steps over which an output is spread. Each step has new weights, so earlier tokens are read again."""
-
-    def __post_init__(self) -> None:
-        require_positive(self, "concurrent", "prompt", "injected", "longest")
 
     @property
     def sequences(self) -> int:
@@ -245,11 +231,6 @@ class Plan:
     """The GPU."""
     cluster: Cluster = field(default_factory=Cluster)
     """Number of GPUs, and the rates they reach."""
-
-    def __post_init__(self) -> None:
-        gpus = self.cluster.gpus
-        if gpus % self.setup.tensor:
-            raise ValueError(f"tensor is {self.setup.tensor}: it must divide the {gpus} GPUs")
 
     @property
     def shards(self) -> int:

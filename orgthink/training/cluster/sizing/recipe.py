@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
+from math import inf
 from typing import Any, TypeVar
 
 from orgthink.training.cluster.sizing.model import Model
@@ -11,7 +12,7 @@ from orgthink.training.cluster.sizing.plan import ACCELERATORS, PROMPT, Accelera
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.recipes.jobs import Job, Reinforced
 from orgthink.training.rl_settings import RlSettings
-from orgthink.util.errors import UserError, pick, user_input
+from orgthink.util.errors import UserError, pick
 from orgthink.util.settings import typed
 
 ROW = 2048
@@ -45,45 +46,37 @@ def model_of(recipe: str, job: Job) -> str:
     return own
 
 
-def embedded_setup(job: Job | None) -> Setup:
-    """One process on one GPU (`Reinforced.backend`): arithmetic in the format of the weights, or in mixed
-    precision, no checkpoints, and five float32 arrays of logits, entropy included.
+def setups(job: Job | None, config: Mapping[str, Any]) -> dict[str, Setup]:
+    """How a job is trained, by the name of the trainer.
 
-    The sampler does not sleep. The local engine decodes on the CPU in float32; its time is estimated as if on the GPU.
+    `embedded` is one process on one GPU (`Reinforced.backend`): arithmetic in the format of the weights, or in mixed
+    precision, no checkpoints, and five float32 arrays of logits, entropy included. The sampler does not sleep. The
+    local engine decodes on the CPU in float32; its time is estimated as if on the GPU.
+
+    `verl` has the settings of `cluster/verl/launch.py` on GPUs and verl 0.9.1's defaults: float32 weights, bfloat16
+    arithmetic, checkpoints, no offloading. vLLM has half of the memory and sleeps during training. A pack holds the
+    longest possible row.
     """
     width = 2 if getattr(job, "dtype", "float32") == "bfloat16" else 4
-    setup = Setup(sharded=False, held=width, computed=width, logits=20)
+    embedded = Setup(sharded=False, held=width, computed=width, logits=20)
     if job is None:
-        return setup
+        return {"embedded": embedded, "verl": Setup()}
     if not isinstance(job, Reinforced):
-        return replace(setup, pack=job.settings.batch_tokens, share=0.0)
-    loss = job.settings.loss
-    return replace(
-        setup,
+        return {"embedded": replace(embedded, pack=job.settings.batch_tokens, share=0.0)}
+    loss, share = job.settings.loss, job.sampler_settings.get("gpu_memory_utilization")
+    frozen, reference = int(loss.kl > 0) + int(loss.old != "sampler"), width if loss.kl > 0 else 0
+    verl = Setup(
+        held=width, pack=max(job.pack_tokens, context_of(job, config) or 0), frozen=frozen, reference=reference
+    )
+    embedded = replace(
+        embedded,
         computed=2 if job.mixed_precision else width,
         pack=job.pack_tokens,
-        frozen=int(loss.kl > 0) + int(loss.old != "sampler"),
-        reference=width if loss.kl > 0 else 0,
+        frozen=frozen,
+        reference=reference,
         sampler=4 if job.sampler == "local" else 2,
-        share=float(job.sampler_settings.get("gpu_memory_utilization", 0.3)),
     )
-
-
-def verl_setup(job: Job | None, config: Mapping[str, Any]) -> Setup:
-    """The settings of `orgthink train --backend verl` on GPUs (`cluster/verl/launch.py`), and the defaults of verl
-    0.9.1: float32 weights, bfloat16 arithmetic, checkpoints, no offloading. vLLM has half of the memory and sleeps
-    during training. A pack holds the longest possible row.
-    """
-    if not isinstance(job, Reinforced):
-        return Setup()
-    loss, held = job.settings.loss, 2 if job.dtype == "bfloat16" else 4
-    return Setup(
-        held=held,
-        pack=max(job.pack_tokens, context_of(job, config) or 0),
-        frozen=int(loss.kl > 0) + int(loss.old != "sampler"),
-        reference=held if loss.kl > 0 else 0,
-        share=float(job.sampler_settings.get("gpu_memory_utilization", 0.5)),
-    )
+    return {"embedded": replace(embedded, share=float(share or 0.3)), "verl": replace(verl, share=float(share or 0.5))}
 
 
 def context_of(job: Reinforced, config: Mapping[str, Any]) -> int | None:
@@ -162,31 +155,29 @@ def plans(job: Job | None, config: Mapping[str, Any], gpus: int, gpu: str, assum
     """The embedded trainer on one GPU, then verl on 1, 2, 4, … GPUs. `tensor` must divide their number.
 
     UserError for an invalid assumption, or if no plan is left."""
-    card = pick("GPU", gpu.lower(), ACCELERATORS)
-    setups = {"embedded": embedded_setup(job)}
-    if job is None or isinstance(job, Reinforced):
-        setups["verl"] = verl_setup(job, config)
-    values = assumptions(assumed, (Work, Setup, Cluster, Accelerator))
+    card, values = pick("GPU", gpu.lower(), ACCELERATORS), assumptions(assumed)
+    model, cluster = Model.of(config), with_assumed(Cluster(), values)
+    work, card = with_assumed(work_of(job, config), values), with_assumed(card, values)
+    known = {name: with_assumed(setup, values) for name, setup in setups(job, config).items()}
     counts = sorted({*(2**i for i in range(gpus.bit_length())), gpus})
-    found = []
-    with user_input():
-        work = with_assumed(work_of(job, config), values)
-        card = with_assumed(card, values)
-        cluster = with_assumed(Cluster(), values)
-        model = Model.of(config)
-        for name, setup in setups.items():
-            setup = with_assumed(setup, values)
-            for n in counts if setup.sharded else [1]:
-                if n % setup.tensor == 0:
-                    found.append(Plan(name, model, setup, work, card, replace(cluster, gpus=n)))
+    found = [
+        Plan(name, model, setup, work, card, replace(cluster, gpus=n))
+        for name, setup in known.items()
+        for n in (counts if setup.sharded else [1])
+        if n % setup.tensor == 0
+    ]
     if not found:
         raise UserError("tensor divides no number of GPUs: raise --gpus, or lower tensor")
     return found
 
 
-def assumptions(given: Sequence[str], kinds: Sequence[type]) -> dict[str, str]:
-    """NAME=VALUE strings as a dictionary. UserError unless each name is a field of one of these dataclasses."""
-    known = {item.name: None for kind in kinds for item in fields(kind) if item.name != "gpus"}
+MAY_BE_ZERO = {"overhead", "sharded", "frozen", "reference", "share", "concurrent", "prompt", "injected", "longest"}
+
+
+def assumptions(given: Sequence[str]) -> dict[str, str]:
+    """NAME=VALUE strings as a dictionary. UserError unless each name is one of the calculation."""
+    known = {item.name: None for kind in (Work, Setup, Cluster, Accelerator) for item in fields(kind)}
+    del known["gpus"]
     values = {}
     for each in given:
         name, equals, value = each.partition("=")
@@ -199,6 +190,11 @@ def assumptions(given: Sequence[str], kinds: Sequence[type]) -> dict[str, str]:
 
 
 def with_assumed(sizes: Sizes, values: Mapping[str, str]) -> Sizes:
-    """The dataclass with the values that name its fields. UserError for a value of the wrong type."""
+    """The dataclass with the values that name its fields. UserError for a value that cannot be."""
     old = asdict(sizes)  # type: ignore[call-overload]  # its callers are dataclasses
-    return typed(type(sizes), old | {name: value for name, value in values.items() if name in old}, "--assume")
+    found: Any = typed(type(sizes), old | {name: value for name, value in values.items() if name in old}, "--assume")
+    for name in old.keys() & values.keys():
+        value, most = getattr(found, name), 1 if name == "share" else inf
+        if not (0 < value < inf or (value == 0 and name in MAY_BE_ZERO)) or value > most:
+            raise UserError(f"--assume: {name} is {value}: it must be a number above 0" + ", at most 1" * (most == 1))
+    return found
