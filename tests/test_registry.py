@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from registered import register
 
 import orgthink
 from orgthink.cli import main
@@ -24,7 +26,7 @@ from orgthink.organizations import ORGANIZATIONS
 from orgthink.record.folder import RunFolder
 from orgthink.rewards import REWARDS, EpisodeReward
 from orgthink.rewards.asyncthink import AsyncThinkReward
-from orgthink.tasks import task_named
+from orgthink.tasks import TASKS, Task, task_named
 from orgthink.tools.toolbox import other_tool, toolbox
 from orgthink.util.errors import UserError
 from orgthink.util.references import absolute, is_reference, references, short_name, split_reference
@@ -204,12 +206,24 @@ def test_a_tool_is_a_function_an_instance_or_a_factory(name: str, forms: None):
     assert other_tool(f"forms.py:{name}").name == "look"
 
 
-def test_one_registry_tells_its_kinds_apart(forms: None):
+class Family:
+    """Tasks by their members."""
+
+    def __call__(self, member: str) -> Task:
+        raise UserError(f"unknown member {member}")
+
+    def lines(self, member: str) -> Iterator[str]:
+        yield "no members"
+
+
+def test_one_registry_tells_its_kinds_apart(forms: None, monkeypatch: pytest.MonkeyPatch):
+    register(monkeypatch, TASKS, kinds=Family())
     for name, words in (
-        ("parts", "parts is a family of tasks: `orgthink list parts`"),
-        ("verl", "verl is not a task"),
+        ("kinds", "kinds is a family of tasks: `orgthink list kinds`"),
+        ("kinds:one", "unknown member one"),
+        ("exact", "exact is not a task"),
         ("countdown:rows.jsonl", "the task countdown takes no file"),
-        ("countdown#parts", "parts is not a grader"),
+        ("countdown#kinds", "kinds is not a grader"),
     ):
         with pytest.raises(UserError, match=re.escape(words)):
             task_named(name)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
-from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 MAX_CHARS = 200
 """A longer text is rejected; this also bounds the depth of the recursion."""
 
-_TOKEN = re.compile(r"\s*(?:(\d{1,9})(?!\d)|([-+*/()]))", re.ASCII)
+_SIGNS = re.compile(r"(?:\d{1,9}(?!\d)|[-+*/()\s])+", re.ASCII)
+"""Numbers, operators and parentheses: no other text reaches Python's parser."""
+_LEADING_ZEROS = re.compile(r"\b0+(?=\d)")
+_OPERATORS: dict[type, Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
 _SPELLED = {"*": "×·⋅∙∗", "/": "÷∕⁄", "-": "−–", " ": "\u00a0\u2009\u202f", "": "\u200b\u2060\ufeff"}
 _SPELLINGS = str.maketrans({other: sign for sign, others in _SPELLED.items() for other in others})
 
@@ -39,71 +49,34 @@ class Expression:
 def parse(text: str) -> Expression:
     """Parse `(3 + 5) * 2`; × ÷ − are accepted. No signs, powers, exponents or juxtaposition.
 
-    Raises ExpressionError on anything else, division by zero included.
+    Raises ExpressionError on anything else, division by zero included. Python's parser gives the tree; nothing is
+    executed.
     """
     if len(text) > MAX_CHARS:
         raise ExpressionError(f"longer than {MAX_CHARS} characters")
-    return _Parser(_tokenize(text.translate(_SPELLINGS))).whole()
+    text = text.translate(_SPELLINGS).rstrip()
+    if not _SIGNS.fullmatch(text):
+        raise ExpressionError("other signs than numbers, + - * / and parentheses")
+    try:
+        tree = ast.parse(_LEADING_ZEROS.sub("", " ".join(text.split())), mode="eval")
+    except SyntaxError as error:
+        raise ExpressionError(error.msg) from None
+    numbers, operators = list[int](), list[type]()
+    value = _value(tree.body, numbers, operators)
+    counts = tuple(operators.count(kind) for kind in _OPERATORS)
+    return Expression(value, tuple(sorted(numbers)), counts)  # type: ignore[arg-type]
 
 
-def _tokenize(text: str) -> list[str]:
-    tokens, position, text = [], 0, text.rstrip()
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise ExpressionError(f"unexpected {text[position:].strip()[:1]!r}")
-        tokens.append(match[1] or match[2])
-        position = match.end()
-    return tokens
-
-
-class _Parser:
-    """Recursive descent: sum := product (± product)*, product := atom (*/ atom)*, atom := number | ( sum )."""
-
-    def __init__(self, tokens: list[str]) -> None:
-        self._tokens = tokens[::-1]
-        self._numbers: list[int] = []
-        self._operators: Counter[str] = Counter()
-
-    def whole(self) -> Expression:
-        value = self._sum()
-        if self._tokens:
-            raise ExpressionError(f"unexpected {self._tokens[-1]!r}")
-        counts = tuple(self._operators[operator] for operator in "+-*/")
-        return Expression(value, tuple(sorted(self._numbers)), counts)  # type: ignore[arg-type]
-
-    def _sum(self) -> Fraction:
-        value = self._product()
-        while self._peek() in ("+", "-"):
-            operator, right = self._operator(), self._product()
-            value = value + right if operator == "+" else value - right
-        return value
-
-    def _product(self) -> Fraction:
-        value = self._atom()
-        while self._peek() in ("*", "/"):
-            operator, right = self._operator(), self._atom()
-            if operator == "/" and right == 0:
+def _value(node: ast.expr, numbers: list[int], operators: list[type]) -> Fraction:
+    """The value of a tree, whose numbers and operators are added to the lists."""
+    match node:
+        case ast.Constant(value=int(number)):
+            numbers.append(number)
+            return Fraction(number)
+        case ast.BinOp(left, sign, right) if (operation := _OPERATORS.get(type(sign))) is not None:
+            operators.append(type(sign))
+            one, other = _value(left, numbers, operators), _value(right, numbers, operators)
+            if isinstance(sign, ast.Div) and other == 0:
                 raise ExpressionError("division by zero")
-            value = value * right if operator == "*" else value / right
-        return value
-
-    def _atom(self) -> Fraction:
-        token = self._tokens.pop() if self._tokens else "the end"
-        if token == "(":
-            value = self._sum()
-            if not self._tokens or self._tokens.pop() != ")":
-                raise ExpressionError("missing )")
-            return value
-        if not token.isdigit():
-            raise ExpressionError(f"unexpected {token}")
-        self._numbers.append(int(token))
-        return Fraction(int(token))
-
-    def _operator(self) -> str:
-        operator = self._tokens.pop()
-        self._operators[operator] += 1
-        return operator
-
-    def _peek(self) -> str | None:
-        return self._tokens[-1] if self._tokens else None
+            return operation(one, other)
+    raise ExpressionError("a sign before a number, or another operation than + - * /")

@@ -8,45 +8,33 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.math_guard import extract, is_same, normal_form, written
 from orgthink.tasks.math_verifier import require_math_verify
-from orgthink.tasks.task import Solution, Split, Task, repeated, require_file
+from orgthink.tasks.task import FileTask, Solution
 from orgthink.util.errors import UserError
-from orgthink.util.tabular import read_rows
 
 _INSTRUCTION = "Write only the final result in the answer."
 
 
-class Math(Task):
+class Math(FileTask):
     """`math:FILE`. Grading needs no file, because the problem contains its answer."""
 
     name = "math"
+    columns = ("problem", "answer")
 
-    def __init__(self, file: Path | None = None) -> None:
-        self._file = file
-
-    @cached_property
-    def rows(self) -> list[Problem]:
-        """All problems of the file. UserError with the file and, for a bad row, its number from 1."""
-        if self._file is None:
-            raise UserError("math needs a file of problems: math:FILE")
-        require_file(self._file)
-        rows = read_rows(self._file, ("problem", "answer"))
-        problems = [self.problem(*_row(row, f"{self._file}, row {i}")) for i, row in enumerate(rows, 1)]
-        if not problems:
-            raise UserError(f"{self._file} holds no problems")
-        return problems
-
-    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
-        """The rows of the file for both splits, repeated; in a new order on each pass and for each seed."""
-        yield from repeated(self.rows, self.name, seed)
+    def read(self, row: Any, place: str) -> Problem:
+        if not isinstance(row, dict):
+            raise UserError(f"{place}: not an object with a problem and an answer")
+        for name in self.columns:
+            value = row.get(name)
+            if isinstance(value, bool) or not isinstance(value, str | int | float) or not _written(value):
+                raise UserError(f"{place}: {name} is missing")
+        return self.problem(_written(row["problem"]), _written(row["answer"]))
 
     def problem(self, text: str, answer: str) -> Problem:
         """A problem of a row. UserError without math-verify, which grades it."""
@@ -59,10 +47,6 @@ class Math(Task):
             data={"answer": answer},
         )
 
-    def of_file(self, file: Path) -> Math:
-        """The task with the rows of a file as its problems."""
-        return Math(file)
-
     def fits(self, data: Mapping[str, Any]) -> bool:
         answer = data.get("answer")
         return isinstance(answer, str) and bool(answer.strip())
@@ -73,19 +57,7 @@ class Math(Task):
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
         """One solution: the final result. Two spellings of a number are equal; formulas are compared as text."""
-        identity, unit = normal_form(answer, problem.query)
-        return [Solution(identity, written(answer), unit)] if extract(answer) else []
-
-
-def _row(row: Any, place: str) -> tuple[str, str]:
-    """Problem and answer of a row."""
-    if not isinstance(row, dict):
-        raise UserError(f"{place}: not an object with a problem and an answer")
-    values = {name: row.get(name) for name in ("problem", "answer")}
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, str | int | float) or not _written(value):
-            raise UserError(f"{place}: {name} is missing")
-    return _written(values["problem"]), _written(values["answer"])
+        return [Solution(normal_form(answer, problem.query), written(answer))] if extract(answer) else []
 
 
 def _written(value: Any) -> str:

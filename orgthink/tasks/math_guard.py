@@ -361,14 +361,13 @@ def _closed(text: str) -> bool:
     return depth == 0
 
 
-def normal_form(answer: str, question: str = "") -> tuple[Hashable, str]:
-    """What votes compare of an answer, and its unit: values without names, numbers exactly, in no order."""
+def normal_form(answer: str, question: str = "") -> Hashable:
+    """What votes compare of an answer: values without names and units, numbers exactly, in no order."""
     text = extract(answer)
     spoken = _plain(question[:_QUESTION])
     found = results(text, spoken, equal=str.__eq__) if len(text) <= LONGEST else None  # votes never ask math-verify
     if not found:
-        return text, ""
+        return text
     exact = [(literal(one.value), re.sub(r"\s", "", one.value)) for one in found]
     values = [text if value is None else value for value, text in exact]
-    units = " ".join(dict.fromkeys(one.unit for one in found if one.unit))
-    return values[0] if len(values) == 1 else frozenset(Counter(values).items()), units
+    return values[0] if len(values) == 1 else frozenset(Counter(values).items())

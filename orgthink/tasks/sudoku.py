@@ -11,16 +11,14 @@ import json
 import random
 import re
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from orgthink.grammar.solution import boxed
 from orgthink.record.episode import Grade, Problem
-from orgthink.tasks.task import Solution, Split, Task, in_split, repeated, require_file
+from orgthink.tasks.task import FileTask, Solution, Split, in_split
 from orgthink.tasks.written import readings
 from orgthink.util.errors import UserError
-from orgthink.util.tabular import read_rows
 
 HOLES = {"easy": (4, 5), "medium": (6, 7), "hard": (8, 9)}
 """Fewest and most empty cells of each level."""
@@ -49,35 +47,33 @@ INSTRUCTION = (
 )
 
 
-class Sudoku(Task):
+class Sudoku(FileTask):
     """A fifth of the puzzles, by a hash of their clues, is held out for `test`. A file is its own split."""
+
+    columns = ("meta", "task_name")
 
     def __init__(
         self, file: Path | None = None, name: str = "sudoku", holes: Mapping[str, tuple[int, int]] = HOLES
     ) -> None:
         """`holes` are the fewest and the most empty cells of each level."""
-        self._file = file
-        self.name = name
-        self._holes = holes
+        super().__init__(file)
+        self.name, self._holes = name, holes
 
-    @cached_property
-    def rows(self) -> list[Problem]:
-        """The 4×4 puzzles of the file. UserError with the file and, for a bad row, its number from 1."""
-        assert self._file is not None
-        require_file(self._file)
-        rows = read_rows(self._file, ("meta", "task_name"))
-        grids = (_clues(row, f"{self._file}, row {i}") for i, row in enumerate(rows, 1))
-        levels = {holes: level for level, (few, many) in HOLES.items() for holes in range(few, many + 1)}
-        found = (self.problem(grid, levels.get(sum(row.count(0) for row in grid), "other")) for grid in grids if grid)
-        different = {problem.id: problem for problem in found}  # the dataset has a puzzle in several languages
-        if not different:
-            raise UserError(f"{self._file} holds no puzzles of the task {_ENIGMATA}")
-        return list(different.values())
+    def read(self, row: Any, place: str) -> Problem | None:
+        try:
+            grid = clues_of(row)
+        except ValueError as error:
+            raise UserError(f"{place}: {error}") from None
+        if grid is None:
+            return None
+        empty = sum(line.count(0) for line in grid)
+        levels = (level for level, (few, many) in HOLES.items() if few <= empty <= many)
+        return self.problem(grid, next(levels, "other"))
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         """Puzzles of the three levels in equal shares, in the order of a seeded generator; or the rows of the file."""
         if self._file is not None:
-            yield from repeated(self.rows, self.name, seed)
+            yield from super().problems(split, seed)
         rng = random.Random(f"{self.name} {split} {seed}")
         while True:
             level = rng.choice(list(self._holes))
@@ -95,10 +91,6 @@ class Sudoku(Task):
             data={"clues": clues, "level": level},
         )
 
-    def of_file(self, file: Path) -> Sudoku:
-        """The task with the puzzles of a file."""
-        return Sudoku(file)
-
     def fits(self, data: Mapping[str, Any]) -> bool:
         return _is_grid(data.get("clues"))
 
@@ -111,18 +103,6 @@ class Sudoku(Task):
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
         grid, text = read(answer), answer.strip()
         return [Solution(text if grid is None else tuple(map(tuple, grid)), text)] if text else []
-
-
-def render(grid: Grid) -> str:
-    """`1 2 3 4 / 3 4 1 2 / …`: a grid on one line."""
-    return " / ".join(" ".join(map(str, row)) for row in grid)
-
-
-def _clues(row: Any, place: str) -> Grid | None:
-    try:
-        return clues_of(row)
-    except ValueError as error:
-        raise UserError(f"{place}: {error}") from None
 
 
 def clues_of(row: Any) -> Grid | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import random
 import zlib
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 from urllib.parse import quote, unquote
@@ -14,6 +15,7 @@ from urllib.parse import quote, unquote
 from orgthink.grammar.strict_json import DEPTH, is_shallow
 from orgthink.record.episode import Grade, Problem
 from orgthink.util.errors import UserError
+from orgthink.util.tabular import read_rows
 
 Split = Literal["train", "test"]
 """`test` problems are held out: their targets do not occur in `train`."""
@@ -40,8 +42,6 @@ class Solution:
     """Equal for two spellings of one solution; votes count it."""
     text: str
     """As it was written, trimmed."""
-    unit: str = ""
-    """Unit of its value. Two units are two votes; a vote without a unit counts for the more frequent one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +148,6 @@ def endless(task: Task, seed: int) -> Iterator[Problem]:
     raise UserError(f"{task.name} ends after {count} train problems: training needs an endless stream from problems()")
 
 
-def repeated(rows: Sequence[Problem], name: str, seed: int) -> Iterator[Problem]:
-    """An endless stream of the problems, in a new order on each pass and for each seed."""
-    rng = random.Random(f"{name} {seed}")
-    while True:
-        yield from rng.sample(rows, len(rows))
-
-
 class MissingFile(UserError):
     """A file of problems does not exist."""
 
@@ -163,10 +156,43 @@ class MissingFile(UserError):
         self.file = file
 
 
-def require_file(file: Path) -> None:
-    """MissingFile if the file does not exist."""
-    if not file.is_file():
-        raise MissingFile(file)
+class FileTask(Task):
+    """A task with the rows of a file as its problems. The file is its own split."""
+
+    columns: tuple[str, ...]
+    """Columns of the file that are read."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        """Without a file it only grades."""
+        self._file = file
+
+    def of_file(self, file: Path) -> Task:
+        """The task with the problems of a file."""
+        return type(self)(file)
+
+    def read(self, row: Any, place: str) -> Problem | None:
+        """The problem of a row; `None` for a row of another task. UserError that begins with `place` for a bad row."""
+        raise NotImplementedError
+
+    @cached_property
+    def rows(self) -> list[Problem]:
+        """All problems of the file. UserError with the file and, for a bad row, its number from 1."""
+        file = self._file
+        if file is None:
+            raise UserError(f"{self.name} needs a file of problems: {self.name}:FILE")
+        if not file.is_file():
+            raise MissingFile(file)
+        found = (self.read(row, f"{file}, row {i}") for i, row in enumerate(read_rows(file, self.columns), 1))
+        problems = [problem for problem in found if problem is not None]
+        if not problems:
+            raise UserError(f"{file} holds no problems of {self.name}")
+        return problems
+
+    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
+        """The rows of the file for both splits, without end; in a new order on each pass and for each seed."""
+        rng = random.Random(f"{self.name} {seed}")
+        while True:
+            yield from rng.sample(self.rows, len(self.rows))
 
 
 def require_shallow(problem: Problem, place: str) -> Problem:

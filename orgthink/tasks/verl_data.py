@@ -8,19 +8,16 @@ training and one for testing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from orgthink.record.episode import Grade, Message, Problem
 from orgthink.record.episode_json import MOST_REQUIRED
 from orgthink.tasks import TASKS
 from orgthink.tasks.math import MATH
-from orgthink.tasks.task import Solution, Split, Task, repeated, require_file, require_shallow
+from orgthink.tasks.task import FileTask, Solution, Task, require_shallow
 from orgthink.util.errors import UserError
 from orgthink.util.references import references
-from orgthink.util.tabular import read_rows
 
 T = TypeVar("T")
 
@@ -56,57 +53,34 @@ INSTRUCTIONS = (
 """Instructions around a question in GSM8K, MATH and DAPO. They are removed: each organization has its own prompt."""
 
 
-class VerlData(Task):
+class VerlData(FileTask):
     """`verl:FILE`. Each problem is graded by its own task."""
 
     name = "verl"
+    columns = ("data_source", "prompt", "reward_model", "extra_info")
+    tasks: Mapping[str, Task] = TASKS
+    """Tasks that its problems may belong to, by name."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self.tasks: Mapping[str, Task] = TASKS
-        """Tasks that its problems may belong to, by name."""
-
-    @cached_property
-    def rows(self) -> list[Problem]:
-        """Every problem of the file. UserError that names the file, and the bad row (the first is 1)."""
-        problems = list(read(self._file))
-        for number, problem in enumerate(problems, 1):
-            place, required = f"{self._file}, row {number}", problem.required
-            if next(references(problem.task), None) is not None:  # to look it up would run that code
-                raise UserError(f"{place}: its data_source names code, {problem.task}: name what is installed")
-            if not hasattr(self.tasks.get(problem.task), "grade"):
-                raise UserError(f"{place}: orgthink has no task {problem.task} to grade it")
-            task = self.tasks[problem.task]
-            if not task.fits(problem.data):
-                raise UserError(f"{place}: its ground truth is none of {problem.task}")
-            if problem.id.encode(errors="replace").decode() != problem.id:
-                raise UserError(f"{place}: its id has half of a surrogate pair, which no file can hold")
-            if not 1 <= required <= MOST_REQUIRED:
-                raise UserError(f"{place}: it asks for {required} solutions: 1 to {MOST_REQUIRED} can be asked for")
-        if not problems:
-            raise UserError(f"{self._file} holds no problems")
-        return problems
-
-    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
-        """The rows of the file without end, for any split; each pass and each seed has its own order."""
-        yield from repeated(self.rows, self.name, seed)
+    def read(self, row: Mapping[str, Any], place: str) -> Problem:
+        problem = problem_of(row, place)
+        if next(references(problem.task), None) is not None:  # to look it up would run that code
+            raise UserError(f"{place}: its data_source names code, {problem.task}: name what is installed")
+        task = self.tasks.get(problem.task)
+        if task is None or not hasattr(task, "grade"):
+            raise UserError(f"{place}: orgthink has no task {problem.task} to grade it")
+        if not task.fits(problem.data):
+            raise UserError(f"{place}: its ground truth is none of {problem.task}")
+        if problem.id.encode(errors="replace").decode() != problem.id:
+            raise UserError(f"{place}: its id has half of a surrogate pair, which no file can hold")
+        if not 1 <= problem.required <= MOST_REQUIRED:
+            raise UserError(f"{place}: it asks for {problem.required} solutions: 1 to {MOST_REQUIRED} can be asked for")
+        return problem
 
     def grade(self, problem: Problem, answer: str) -> Grade:
         return self.tasks[problem.task].grade(problem, answer)
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
         return self.tasks[problem.task].solutions(problem, answer)
-
-
-def read(file: Path) -> Iterator[Problem]:
-    """The problems of one of verl's parquet files, in order.
-
-    UserError that names the file, and the bad row (the first is 1).
-    """
-    require_file(file)
-    columns = ("data_source", "prompt", "reward_model", "extra_info")
-    for number, row in enumerate(read_rows(file, columns), 1):
-        yield problem_of(row, f"{file}, row {number}")
 
 
 def problem_of(row: Mapping[str, Any], place: str) -> Problem:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from weakref import finalize
 
 from orgthink.record.episode import Problem
 from orgthink.tasks import task_of
@@ -18,42 +17,33 @@ from orgthink.util.threads import given_up, in_thread
 
 MOST_SOLUTIONS = 256
 """Solutions of an answer that are voted on, or as many as its problem asks for: what follows them is no vote."""
-MOST_ANSWERS = 1 << 16
-"""Answers to a problem whose solutions are kept for votes to come while the problem lives: more than vote at once."""
+MOST_ANSWERS = 1 << 14
+"""Answers whose solutions are kept for votes to come: more than vote at once."""
 
 Ballot = Mapping[Hashable, Solution]
 """What one answer votes for, by the identity of the solutions."""
 
-_BALLOTS: dict[int, dict[str, Ballot]] = {}
-"""Those of answers to each problem that there is, by its `id()`."""
+_BALLOTS: dict[tuple[str, str, str, str], Ballot] = {}
+"""Ballots by task, id and text of the problem, and the answer."""
 
 
 def _ballot(problem: Problem, answer: str) -> Ballot:
     """The ballot of an answer, read now if it was not before."""
-    known = _BALLOTS.get(id(problem))
-    if known is None:
-        known = _BALLOTS.setdefault(id(problem), {})
-        finalize(problem, _BALLOTS.pop, id(problem), None)
-    if (ballot := known.get(answer)) is None:
+    key = problem.task, problem.id, problem.text, answer
+    if (ballot := _BALLOTS.get(key)) is None:
         ballot = _read(problem, answer)
-        if len(known) >= MOST_ANSWERS:
-            known.clear()
-        known[answer] = ballot
+        if len(_BALLOTS) >= MOST_ANSWERS:
+            _BALLOTS.clear()
+        _BALLOTS[key] = ballot
     return ballot
 
 
 def vote(problem: Problem, answers: Sequence[str]) -> str | None:
     """The n_s most frequent solutions of all answers; ties go to the first one."""
     solutions = [solution for answer in answers for solution in _ballot(problem, answer).values()]
-    units = Counter((solution.identity, solution.unit) for solution in solutions if solution.unit)
-    usual = dict(unit for unit, _ in reversed(units.most_common()))  # the last of several is the most frequent
-    votes: Counter[Hashable] = Counter()
-    texts: dict[Hashable, str] = {}
-    for solution in solutions:
-        counted = solution.identity, solution.unit or usual.get(solution.identity)
-        votes[counted] += 1
-        texts.setdefault(counted, solution.text)
-    winners = [texts[counted] for counted, _ in votes.most_common(problem.required)]
+    votes = Counter(solution.identity for solution in solutions)
+    texts = {solution.identity: solution.text for solution in reversed(solutions)}
+    winners = [texts[identity] for identity, _ in votes.most_common(problem.required)]
     return "\n".join(winners) if winners else None
 
 
@@ -94,5 +84,4 @@ def _solutions(problem: Problem, answer: str) -> list[Solution]:
         return task.solutions(problem, answer)
     if not answer.strip():
         return []
-    identity, unit = normal_form(answer, problem.query)
-    return [Solution(identity, answer, unit)]
+    return [Solution(normal_form(answer, problem.query), answer)]

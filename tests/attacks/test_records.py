@@ -159,7 +159,7 @@ def test_an_invalid_config_is_one_line(text: bytes, tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.parametrize("data", [{}, {"answer": [1], "numbers": "abc"}])
-@pytest.mark.parametrize("task", ["math", "parts:independent", "countdown"])
+@pytest.mark.parametrize("task", ["math", "sudoku", "countdown"])
 def test_a_record_with_data_unknown_to_the_grader_is_measured(
     task: str, data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

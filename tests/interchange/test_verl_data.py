@@ -20,7 +20,7 @@ from orgthink.record.episode import Episode, Grade, Message, Problem, Trace
 from orgthink.record.folder import RunFolder
 from orgthink.tasks import TASKS, task_named
 from orgthink.tasks.math import MATH
-from orgthink.tasks.verl_data import VerlData, problem_of, read
+from orgthink.tasks.verl_data import VerlData, problem_of
 from orgthink.training.interchange.problems import row_of, write
 
 json_values = st.recursive(
@@ -105,7 +105,6 @@ def test_a_problem_comes_back_exactly(problem: Problem, index: int):
 def test_every_task_s_problems_survive_a_file(name: str, tmp_path: Path):
     drawn = list(islice(TASKS[name].problems("train", 0), 5))
     write(drawn, "train", tmp_path / "train.parquet")
-    assert same(list(read(tmp_path / "train.parquet")), drawn)
     assert same(VerlData(tmp_path / "train.parquet").rows, drawn)
 
 
@@ -133,7 +132,7 @@ def stored(rows: list[dict[str, Any]], file: Path) -> Path:
 )
 def test_verl_s_data_are_problems_of_mathematics(row: dict[str, Any], question: str, answer: str, tmp_path: Path):
     source = stored([row], tmp_path / "verl.parquet")
-    (problem,) = read(source)
+    (problem,) = VerlData(source).rows
     assert problem == MATH.problem(question, answer) == problem_of(row, "here")
     task = task_named(f"verl:{source}")
     assert next(task.problems("train", 0)) == problem
@@ -167,7 +166,7 @@ def test_problems_are_exported_and_evaluated_from_the_command_line(tmp_path: Pat
     assert main(["export", "problems", "sudoku", "--n", "3", "--split", "test", "--out", str(file)]) == 0
     assert str(file) in capsys.readouterr().out
     drawn = list(islice(TASKS["sudoku"].problems("test", 0), 3))
-    assert list(read(file)) == drawn
+    assert VerlData(file).rows == drawn
     model = ["--model", str(TINY)]
     wanted = ["--organizations", "sequential", "--max-tokens", "4", "--n", "3"]
     assert main(["eval", "--task", f"verl:{file}", *wanted, *model, "--out", str(run)]) == 0
@@ -201,4 +200,4 @@ def test_problems_that_a_model_solves_always_or_never_are_left_out(tmp_path: Pat
                 journal.append(Episode(f"{problem.id}|{i}", problem, "sequential", 1, (trace,), i, grade=grade))
     command = ["export", "problems", "sudoku", "--n", "4", "--out", str(file), "--mixed", str(run.path)]
     assert main(command) == 0 and "2 problems" in capsys.readouterr().out
-    assert list(read(file)) == drawn[2:]
+    assert VerlData(file).rows == drawn[2:]

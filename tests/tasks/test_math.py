@@ -125,7 +125,8 @@ def test_every_value_of_a_named_result_counts(name, values):
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("9", r"9\text{ cm}^2"), ("36", r"\$36"), ("7", "7 apples"), ("1,2", "2,1"), (r"\{1,2\}", "2 and 1"),
+        ("9", r"9\text{ cm}^2"), ("5 cm", "5 m"), ("36", r"\$36"), ("7", "7 apples"), ("1,2", "2,1"),
+        (r"\{1,2\}", "2 and 1"),
         (r"\pm 2", "2,-2"), ("3 cm, 4 cm", "4, 3"), ("0.5", r"\boxed{\frac12}"), ("113", "m+n=113"), ("113", "x = 113"),
     ],
 )  # fmt: skip
@@ -136,21 +137,15 @@ def test_two_spellings_are_one_vote(one, other):
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("5 cm", "5 m"), ("1,2", "1,2,2"), ("(1,2)", "(2,1)"), ("(1,2)", "[1,2]"), ("x-1", "1-x"), ("5 dozen", "5")],
+    [("1,2", "1,2,2"), ("(1,2)", "(2,1)"), ("(1,2)", "[1,2]"), ("x-1", "1-x"), ("5 dozen", "5")],
 )
 def test_two_results_are_two_votes(one, other):
     assert vote(MATH.problem(QUESTION, one), ["no", "no", "no", one, other, one, other]) == "no"
 
 
-def test_a_result_without_a_unit_counts_for_the_more_frequent_one():
-    problem = MATH.problem("How long is it?", "5")
-    assert vote(problem, ["6 m", "6 m", "5 m", "5 cm", "5 cm", "5"]) == "5 cm"
-    assert vote(problem, ["5", "6", "6", "5 m"]) == "5"
-
-
 def test_votes_never_start_math_verify(monkeypatch):
     monkeypatch.setattr(math_verifier, "PROCESS", None)
-    assert normal_form("a b = x+1 = 1+x")[0] == "a b=x+1=1+x"
+    assert normal_form("a b = x+1 = 1+x") == "a b=x+1=1+x"
 
 
 def test_model_text_is_not_evaluated(tmp_path):

@@ -73,11 +73,11 @@ def test_a_problem_of_no_part_has_no_grade():
 def test_names_and_files(tmp_path):
     assert task_named("sudoku+countdown").name == "sudoku+countdown"
     assert task_named("sudoku") is SUDOKU
-    file = tmp_path / "a+b.jsonl"
+    file = tmp_path / "rows.jsonl"
     file.write_text(json.dumps({"problem": "1 + 1?", "answer": "2"}) + "\n")
-    assert next(task_named(f"math:{file}").problems("test", 0)).task == "math", "a plus of a file is the file's"
-    tasks = [problem.task for problem in islice(task_named(f"sudoku+math:{file}").problems("test", 0), 4)]
-    assert tasks == ["sudoku", "math"] * 2
+    assert next(task_named(f"math:{file}").problems("test", 0)).task == "math"
+    for name, wanted in ((f"sudoku+math:{file}", ["sudoku", "math"]), (f"math:{file}+sudoku", ["math", "sudoku"])):
+        assert [problem.task for problem in islice(task_named(name).problems("test", 0), 4)] == wanted * 2
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,7 @@ def test_names_and_files(tmp_path):
         ("sudoku+math+sudoku", "names a task twice"),
         ("sudoku+countdown:file", "the task countdown takes no file"),
         ("math:file+sudoku", "no file of problems at file"),
+        ("math:a+b.jsonl", "unknown task 'b.jsonl'"),
     ],
 )
 def test_a_mixture_that_cannot_be_is_one_line(name, words):

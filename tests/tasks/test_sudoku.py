@@ -9,13 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orgthink.tasks import task_named
-from orgthink.tasks.sudoku import HOLES, SUDOKU, is_valid, read, render
+from orgthink.tasks.sudoku import HOLES, SUDOKU, Grid, is_valid, read
 from orgthink.tasks.vote import vote
 from orgthink.util.errors import UserError
 
 CLUES = [[1, 0, 0, 4], [0, 4, 1, 0], [2, 0, 4, 0], [0, 0, 0, 1]]
 GRID = [[1, 2, 3, 4], [3, 4, 1, 2], [2, 1, 4, 3], [4, 3, 2, 1]]
 PROBLEM = SUDOKU.problem(CLUES, "hard")
+
+
+def render(grid: Grid) -> str:
+    return " / ".join(" ".join(map(str, row)) for row in grid)
 
 
 def _split(split: str, n: int, seed: int = 0):
@@ -170,7 +174,7 @@ def test_the_puzzles_of_enigmata_are_read_from_their_file(tmp_path):
         ({"task_name": "sudoku2", "meta": {}}, "row 1: it has no grid in meta.question"),
         ({"task_name": "sudoku2", "meta": "{"}, "row 1: it has no grid"),
         ({"task_name": "sudoku2", "meta": {"question": [[1] * 9] * 9}}, "row 1: meta.question is no 4x4 grid"),
-        ({"task_name": "sudoku"}, "holds no puzzles of the task sudoku2"),
+        ({"task_name": "sudoku"}, "holds no problems of sudoku"),
     ],
 )
 def test_a_file_without_puzzles_is_named(tmp_path, row, says):

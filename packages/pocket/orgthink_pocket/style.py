@@ -10,7 +10,7 @@ from typing import Any
 from orgthink.grammar.verdict import VerdictForm
 from orgthink.organizations.prompts import Style, read_templates
 from orgthink.record.episode import Problem
-from orgthink.tasks.sudoku import render
+from orgthink_pocket.tasks.sudoku import render
 
 REFERENCE = "orgthink_pocket.style:POCKET"
 """How lessons name the style. It works before the package is installed."""

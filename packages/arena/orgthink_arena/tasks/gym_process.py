@@ -58,7 +58,15 @@ _INSTEAD: dict[str, Check] = {
 
 _guarded = False
 """Whether an answer is being scored."""
-_HARMLESS = {"sys._getframe", "object.__getattr__", "builtins.id", "code.__new__", "sys.settrace", "gc.get_objects"}
+_HARMLESS = {
+    "compile",
+    "sys._getframe",
+    "object.__getattr__",
+    "builtins.id",
+    "code.__new__",
+    "sys.settrace",
+    "gc.get_objects",
+}
 _READS = {"os.listdir", "os.scandir", "os.walk", "os.fwalk"}
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _OUTSIDE = ("os.", "subprocess.", "socket.", "shutil.", "ctypes.", "urllib.", "pty.", "fcntl.", "tempfile.")

@@ -12,9 +12,10 @@ from collections import Counter
 
 from orgthink.grammar.actions import THOUGHT
 from orgthink.record.episode import Problem
-from orgthink.tasks.sudoku import UNITS, Grid, is_valid, read, render
+from orgthink.tasks.sudoku import UNITS, Grid, is_valid, read
 from orgthink_pocket.base.review import ProposedSolution, Reviews, answer, answer_of, reported
 from orgthink_pocket.base.sudoku import completed
+from orgthink_pocket.tasks.sudoku import render
 
 NAMES = tuple(f"{kind} {i}" for kind in ("row", "column", "box") for i in range(1, 5))
 """Names of the units, in the order of `UNITS`."""

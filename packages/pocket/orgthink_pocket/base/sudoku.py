@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from orgthink.grammar.actions import THOUGHT
 from orgthink.record.episode import Problem
-from orgthink.tasks.sudoku import Grid, render
+from orgthink.tasks.sudoku import Grid
 from orgthink_pocket.base.family import Family, Thinking
+from orgthink_pocket.tasks.sudoku import render
 
 BOXES = [(i, j) for i in (0, 2) for j in (0, 2)]
 """Upper left cells of the boxes."""

@@ -8,10 +8,10 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket.tasks.linked_parts import Shape
 
 from orgthink.cli import main
 from orgthink.tasks import task_named
-from orgthink.tasks.parts import Shape
 from orgthink.util.errors import UserError
 from orgthink.util.redaction import redact
 
