@@ -69,7 +69,7 @@ class ExportRows:
 
     run: Annotated[Positional[Path], arg(metavar="DIR")]
     """Run folder of `orgthink eval` with one organization and several samples of each problem."""
-    to: Literal["verl", "trl", "tinker"]
+    to: Literal["trl", "tinker"]
     """Trainer."""
     recipe: str
     """Recipe whose reward, credit and loss decide the rows, such as `asyncthink-qwen3-math`."""

@@ -64,15 +64,10 @@ def expected(run: Path) -> dict[tuple[str, str], tuple[float, list[int]]]:
 
 
 def test_rows_have_the_advantages_and_ids_of_the_record(run: Path, tmp_path: Path):
-    items = exported(run, "verl", tmp_path / "rows.jsonl")
-    extras = [item["extra_fields"] for item in items]
-    found = {
-        (extra["episode"], extra["agent"]): (extra["advantage"], item["prompt_ids"] + item["response_ids"])
-        for item, extra in zip(items, extras, strict=True)
-    }
+    items = exported(run, "trl", tmp_path / "rows.jsonl")
     wanted = expected(run)
     assert len({advantage for advantage, _ in wanted.values()}) > 2
-    assert found == wanted and len(found) == len(items)
+    assert sorted((item["advantage"], item["input_ids"]) for item in items) == sorted(wanted.values())
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -83,17 +78,20 @@ def test_every_target_is_reached(target: str, run: Path, tmp_path: Path):
 
 def test_settings_of_the_recipe_count(run: Path, tmp_path: Path):
     out = tmp_path / "rows.jsonl"
-    wanted = ["export", "rows", str(run), "--to", "verl", "--trust", "--recipe", RECIPE, "--out", str(out)]
+    wanted = ["export", "rows", str(run), "--to", "trl", "--trust", "--recipe", RECIPE, "--out", str(out)]
     assert main([*wanted, "--set", "credit.delta=1", "--version", "7"]) == 0
-    extras = [json.loads(line)["extra_fields"] for line in out.read_text().splitlines()]
+    items = [json.loads(line) for line in out.read_text().splitlines()]
     groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for episode in RunFolder.open(run).episodes():
         groups[episode.problem.id][episode.id] = ASYNCTHINK.settings.reward(episode).total
-    for extra in extras:
-        of_group = groups[extra["uid"]]
-        away = of_group[extra["episode"]] - fmean(of_group.values())
-        assert extra["advantage"] == pytest.approx(away / (pstdev(of_group.values()) + 1))
-        assert extra["max_global_steps"] == 7
+    wanted = []
+    for (episode, _), (_, ids) in expected(run).items():
+        (of_group,) = (group for group in groups.values() if episode in group)
+        away = of_group[episode] - fmean(of_group.values())
+        wanted.append((ids, pytest.approx(away / (pstdev(of_group.values()) + 1))))
+    found = [(item["input_ids"], item["advantage"]) for item in items]
+    assert len(found) == len(wanted) and all(one in wanted for one in found) and all(one in found for one in wanted)
+    assert {item["model_version"] for item in items} == {7}
 
 
 def test_what_makes_no_rows_is_one_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

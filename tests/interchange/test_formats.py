@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from orgthink.training.interchange import trainers as tinker
 from orgthink.training.interchange import trainers as trl
-from orgthink.training.interchange import trainers as verl
 from orgthink.training.interchange.trainers import check
 from orgthink.training.policy_loss import token_weights
 from orgthink.training.rows import PolicyRow
@@ -130,36 +129,6 @@ def test_no_target_takes_what_cannot_be_trained(target: str, fields: dict[str, A
 
 
 # What each target reads
-
-
-@given(minibatch(), st.sampled_from([0.7, 1.0]))
-def test_verl_has_everything(rows: list[PolicyRow], temperature: float):
-    rows = [replace(row, temperature=temperature) for row in rows]
-    outputs = verl.outputs(rows, version=NEWEST, temperature=temperature)
-    assert [read_verl(output, temperature) for output in outputs] == rows
-    for output, row in zip(outputs, rows, strict=True):
-        ages = [age for age, on in zip(row.age, row.trained, strict=True) if on]
-        assert output["extra_fields"]["min_global_steps"] == NEWEST - max(ages)
-        assert output["extra_fields"]["max_global_steps"] == NEWEST - min(ages)
-        assert output["response_mask"][0] == 1
-        assert output["reward_score"] == row.advantage
-
-
-def read_verl(output: verl.Output, temperature: float) -> PolicyRow:
-    before, extra = len(output["prompt_ids"]), output["extra_fields"]
-    drawn_by = [NEWEST if version < 0 else version for version in extra["policy_versions"]]
-    return PolicyRow(
-        token_ids=(*output["prompt_ids"], *output["response_ids"]),
-        trained=(False,) * before + tuple(bool(on) for on in output["response_mask"]),
-        logprobs=(0.0,) * before + tuple(output["response_logprobs"]),
-        advantage=extra["advantage"],
-        temperature=temperature,
-        episode=extra["episode"],
-        agent=extra["agent"],
-        role=extra["role"],
-        group=extra["uid"],
-        age=(0,) * before + tuple(NEWEST - version for version in drawn_by),
-    )
 
 
 @given(minibatch("one"))

@@ -1,1 +1,1 @@
-"""Rows for other trainers (`trainers`, `recorded`), and problems as parquet files for verl (`problems`)."""
+"""Rows for TRL and Tinker (`trainers`, `recorded`), and problems as parquet files for verl (`problems`)."""

@@ -1,4 +1,4 @@
-"""Checks that the formats of all targets share.
+"""Rows for TRL and Tinker, and the checks that all trainers share.
 
 Most trainers do not check their rows: a mask that is one token too long silently trains the wrong tokens.
 """
@@ -6,7 +6,6 @@ Most trainers do not check their rows: a mask that is one token too long silentl
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,9 +21,6 @@ Reduction = Literal["token-mean", "episode-mean"]
 
 LARGEST = 3.4e38
 """The largest 32-bit float: every target stores numbers as 32-bit floats."""
-
-UNTRAINED = -1
-"""Stands for the version of a token that is not trained."""
 
 
 def check(rows: Sequence[PolicyRow]) -> None:
@@ -86,35 +82,14 @@ def require_fresh(rows: Sequence[PolicyRow], target: str) -> None:
             )
 
 
-def require_one_row_an_episode(rows: Sequence[PolicyRow], reduction: Reduction, target: str) -> None:
-    """Refuse the episode-mean of episodes with several rows, for targets that average over tokens or rows only."""
-    if reduction == "token-mean":
-        return
-    several = Counter(row.episode for row in rows)
-    for row in rows:
-        if several[row.episode] > 1:
-            raise refused(
-                row,
-                f"its episode has {several[row.episode]} rows, and {target} cannot take their mean as one: "
-                "use reduction=token-mean, or a target that can, such as Tinker",
-            )
-
-
-def versions(row: PolicyRow, newest: int) -> list[int]:
-    """Version of the weights that sampled each token, `UNTRAINED` for untrained tokens; `newest` has age 0."""
+def version_of(row: PolicyRow, newest: int, target: str) -> int:
+    """The one version that sampled all trained tokens of a row, for targets that store one version a row."""
     if max(row.age) > newest:
         raise refused(row, f"some of its tokens are {max(row.age)} updates old, and the newest version is {newest}")
-    return [newest - age if trained else UNTRAINED for trained, age in zip(row.trained, row.age, strict=True)]
-
-
-def one_version(row: PolicyRow, newest: int, target: str) -> int:
-    """The one version that sampled all trained tokens of a row, for targets that store one version a row."""
-    seen = sorted(set(versions(row, newest)) - {UNTRAINED})
+    seen = sorted({newest - age for trained, age in zip(row.trained, row.age, strict=True) if trained})
     if len(seen) > 1:
         raise refused(
-            row,
-            f"sampled by versions {', '.join(map(str, seen))}, and {target} keeps one a row: leave it out, or use a "
-            "target with a version a token, such as verl",
+            row, f"sampled by versions {', '.join(map(str, seen))}, and {target} keeps one a row: leave it out"
         )
     return seen[0]
 
@@ -129,14 +104,7 @@ def number(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()[:8], "big") >> 1
 
 
-Server = Literal["sum", "row-mean"]
-"""How a server adds up token losses. The hosted service sums them over all data (its page on the PPO loss). SkyRL's JAX
-backend averages over each datum's targets, prompt included, and then over the data of an optimizer step."""
-
-
-def data(
-    rows: Sequence[PolicyRow], *, reduction: Reduction = "token-mean", server: Server = "sum"
-) -> list[dict[str, Any]]:
+def data(rows: Sequence[PolicyRow], *, reduction: Reduction = "token-mean") -> list[dict[str, Any]]:
     """One datum a row, in order. `rows` are all rows of an optimizer step: their weights sum to 1.
 
     UserError that names the row if its temperature is not 1, the one at which Tinker computes log-probabilities, or if
@@ -147,10 +115,9 @@ def data(
     require_fresh(rows, "Tinker")
     if not rows:
         return []
-    weights = token_weights(rows, reduction)
-    if server == "row-mean":  # undo the two means
-        weights = [weight * (len(row) - 1) * len(rows) for row, weight in zip(rows, weights, strict=True)]
-    return [_datum(row, row.advantage * weight) for row, weight in zip(rows, weights, strict=True)]
+    return [
+        _datum(row, row.advantage * weight) for row, weight in zip(rows, token_weights(rows, reduction), strict=True)
+    ]
 
 
 def _datum(row: PolicyRow, advantage: float) -> dict[str, Any]:
@@ -187,47 +154,9 @@ def _sample(row: PolicyRow, version: int) -> dict[str, Any]:
         "completion_mask": np.array(row.trained, np.int64),
         "old_log_probs": np.array(row.logprobs, np.float32),
         "advantage": row.advantage,
-        "model_version": one_version(row, version, "TRL"),
+        "model_version": version_of(row, version, "TRL"),
         "group_id": number(row.group),
         "metrics": {},
-    }
-
-
-def outputs(
-    rows: Sequence[PolicyRow], *, version: int, temperature: float, reduction: Reduction = "token-mean"
-) -> list[dict[str, Any]]:
-    """One output a row, in order. `version` is that of the newest weights, `temperature` the rollout's in verl.
-
-    verl overwrites the rewards of an episode's outputs with that of the last one; `extra_fields` stay unchanged.
-    UserError that names the row if it has another temperature, or for the episode-mean of an episode of several rows.
-    """
-    check(rows)
-    require_temperature(rows, temperature, "verl")
-    require_one_row_an_episode(rows, reduction, "verl")
-    return [_output(row, version) for row in rows]
-
-
-def _output(row: PolicyRow, version: int) -> dict[str, Any]:
-    cut = prompt_length(row)
-    drawn_by = versions(row, version)[cut:]
-    known = [one for one in drawn_by if one != UNTRAINED]
-    return {
-        "prompt_ids": list(row.token_ids[:cut]),
-        "response_ids": list(row.token_ids[cut:]),
-        "response_mask": [int(trained) for trained in row.trained[cut:]],
-        "response_logprobs": list(row.logprobs[cut:]),
-        "reward_score": row.advantage,
-        "metrics": {},
-        "extra_fields": {
-            "uid": row.group,
-            "episode": row.episode,
-            "agent": row.agent,
-            "role": row.role,
-            "advantage": row.advantage,
-            "min_global_steps": min(known),
-            "max_global_steps": max(known),
-            "policy_versions": drawn_by,
-        },
     }
 
 
@@ -244,7 +173,6 @@ class Conditions:
 
 
 TARGETS: dict[str, Callable[[Sequence[PolicyRow], Conditions], Any]] = {
-    "verl": lambda rows, on: outputs(rows, version=on.version, temperature=on.temperature, reduction=on.reduction),
     "trl": lambda rows, on: samples(rows, version=on.version, temperature=on.temperature, reduction=on.reduction),
     "tinker": lambda rows, on: data(rows, reduction=on.reduction),
 }

@@ -13,7 +13,6 @@ from typing import Any
 from orgthink.record.episode import Episode, Origin, Problem, Sampling, Span, Trace
 from orgthink.training.interchange import trainers as tinker
 from orgthink.training.interchange import trainers as trl
-from orgthink.training.interchange import trainers as verl
 from orgthink.training.interchange.problems import row_of
 from orgthink.training.rows import PolicyRow, policy_row, policy_rows, untrained
 from orgthink.util.errors import UserError
@@ -91,7 +90,6 @@ ROWS: dict[str, Callable[[], list[PolicyRow]]] = {
 }
 
 TARGETS: dict[str, Callable[[Sequence[PolicyRow], Any], Any]] = {
-    "verl": lambda rows, how: verl.outputs(rows, version=NEWEST, temperature=1.0, reduction=how),
     "trl": lambda rows, how: trl.samples(rows, version=NEWEST, temperature=1.0, reduction=how),
     "tinker": lambda rows, how: tinker.data(rows, reduction=how),
 }
