@@ -20,8 +20,7 @@ from orgthink.engines import Engines, EngineSpec, engine_spec, served_spec
 from orgthink.engines.engine import Engine
 from orgthink.evaluation import run
 from orgthink.evaluation.plan import QUESTION, make_plan, resolve
-from orgthink.evaluation.presets import organization_settings
-from orgthink.evaluation.specs import OrganizationSpec
+from orgthink.evaluation.specs import OrganizationSpec, organization_settings
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import Price
 from orgthink.record.episode import Episode, Grade, Message, Problem

@@ -581,19 +581,10 @@ def test_view_writes_a_page(run: Path):
     assert "64 tokens an agent" in page
 
 
-def test_measure_reads_text_that_did_not_come_from_us(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    text = {
-        "capacity": 2,
-        "organizer": "a <FORK-1> q </FORK-1> b <JOIN-1> r </JOIN-1> <ANSWER> x </ANSWER>",
-        "workers": {"1": ["w w w <RETURN> r </RETURN>"]},
-    }
-    (tmp_path / "text.json").write_text(json.dumps(text))
-    assert main(["measure", str(tmp_path / "text.json"), "--json"]) == 0
-    measures = json.loads(capsys.readouterr().out)
-    assert measures["critical_path_steps"] == 4 + 6 + 3
-    assert measures["format_errors"] == []
-    assert main(["measure", str(tmp_path / "text.json")]) == 0
-    assert "critical_path_steps  13" in capsys.readouterr().out
+def test_measure_names_what_measures_other_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "text.json").write_text("{}")
+    assert main(["measure", str(tmp_path / "text.json")]) == 2
+    assert "measure_text of orgthink.measure.text" in complaint(capsys)
 
 
 def _foreign(run: Path) -> None:
@@ -667,8 +658,8 @@ def _train(run: Path) -> None:
         ("eval --n many", "invalid literal for int() with base 10: 'many'"),
         ("evaluate", "unknown command 'evaluate': did you mean eval?"),
         ("simulate", "the simulation of clusters was removed"),
-        ("measure nowhere.json", "nowhere.json: No such file"),
-        ("measure run/episodes.jsonl", "run/episodes.jsonl: "),
+        ("measure nowhere", "no run folder at nowhere"),
+        ("measure run/episodes.jsonl", "run/episodes.jsonl is no run folder"),
         ("view nowhere", "no run folder at nowhere"),
         ("view models", "models is not a run folder"),
         ("view run --episode 7", "unknown episode"),
@@ -821,7 +812,7 @@ def test_no_server_at_the_url(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 CHILD = """
 import resource, sys
 import orgthink.engines
-from orgthink.cli import main, resuming
+from orgthink.cli import main, running
 from registered import register
 from rule_engine import RuleEngine, countdown
 
@@ -890,7 +881,7 @@ assert not {{*{heavy}, "pydantic", "tyro", "rich"}} & set(sys.modules), "orgthin
 import orgthink.evaluation.plan, orgthink.record.folder
 assert not {{*{heavy}, "tyro"}} & set(sys.modules), "evaluation"
 from orgthink.cli import main
-from orgthink.cli import resuming
+from orgthink.cli import running
 assert main(["nonsense"]) == 2
 assert not {{*{heavy}}} & set(sys.modules), "cli"
 """

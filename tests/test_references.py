@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orgthink.engines import EngineSpec
-from orgthink.evaluation.presets import preset_of
+from orgthink.evaluation.specs import preset_of
 from orgthink.util.errors import UserError
 from orgthink.util.secrets import referred
 

@@ -14,6 +14,6 @@ def test_format_errors_are_named_up_to_a_number(count: int) -> None:
     root = Trace("organizer", "organizer", None, (), stop=StopReason.DONE)
     problem = Problem("p", "free", "why?")
     episode = Episode("p|a|0", problem, "asyncthink", 2, (root,), format_faults=faults)
-    line = as_text(episode, {}).splitlines()[-1]
+    line = as_text(episode).splitlines()[-1]
     assert line.count("MALFORMED_TAG") == MOST_FAULTS
     assert line.endswith("30 more format errors") == (count > MOST_FAULTS)

@@ -11,13 +11,16 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from orgthink.cli.resuming import INTERRUPTED
 from orgthink.util.redaction import conceal, conceal_url
 from orgthink.util.registry import DEMO
 from orgthink.util.terminal import clean_tracebacks, give_up_output, one_line, show
 from orgthink.util.threads import have_ended, set_threads
 from orgthink.util.version import __version__
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+SPENT = 3
+"""Exit code of a run that reached a limit on its spending."""
 MOST = 4_000
 """Characters of an error message, about: it may quote a whole file."""
 NEW_OBJECTS = 20_000
@@ -123,21 +126,19 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
 
 def gathered(argv: Sequence[str]) -> list[str]:
     """Arguments with all values of a repeated option after its first occurrence: tyro takes only the last ones."""
-    groups: list[list[str]] = [[]]
-    group = groups[0]
-    for argument in argv:
+    groups: dict[str | int, list[str]] = {}
+    group = groups.setdefault("", [])
+    for place, argument in enumerate(argv):
         name, equals, value = argument.partition("=")
         option = name.replace("_", "-")
-        several = option in SEVERAL
-        values = [value] if several and equals else []
-        if several and (earlier := next((each for each in groups if each[:1] == [option]), None)):
-            group = earlier
-            group += values
+        if option in SEVERAL:
+            group = groups.setdefault(option, [option])
+            group += [value] if equals else []
         elif argument.startswith("--"):
-            groups.append(group := [option, *values] if several else [argument])
+            group = groups.setdefault(place, [argument])
         else:
             group.append(argument)
-    return [argument for group in groups for argument in group]
+    return [argument for group in groups.values() for argument in group]
 
 
 def _unframed(frame: str) -> str:

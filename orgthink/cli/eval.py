@@ -10,17 +10,28 @@ from typing import Annotated, Any
 
 from tyro.conf import arg
 
-from orgthink.cli.notes import note, pool_notes, price_note, problems_note, return_notes
 from orgthink.cli.options import Options, read_prices
-from orgthink.cli.progress import describe, progress
-from orgthink.cli.resuming import exit_code, interruptible, resumed, settings_of, stoppable, written
+from orgthink.cli.running import (
+    exit_code,
+    interruptible,
+    note,
+    price_note,
+    progress,
+    resumed,
+    return_notes,
+    settings_of,
+    stoppable,
+    written,
+)
 from orgthink.cli.table import conditions, print_table
+from orgthink.evaluation.compatibility import pool_warning
 from orgthink.evaluation.plan import Evaluation, Resolved, resolve
 from orgthink.evaluation.run import evaluate, opened, remembering, require_planned, spending
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.record.guard import engine_failed, failed_agents, failure_message
 from orgthink.runtime.clock import run_main
+from orgthink.tasks import task_named
 from orgthink.tasks.task import Split
 from orgthink.util.errors import required, user_input
 
@@ -64,7 +75,8 @@ class Eval(Options):
         if self.resume is None:
             resolved = resolve(self.plan())
             plan = resolved.plan
-            note(problems_note(plan), *pool_notes(resolved.organizations.values(), plan.limits.capacity))
+            note(_problems_note(plan))
+            note(*(pool_warning(each, plan.limits.capacity) for each in resolved.organizations.values()))
             return run_main(conduct(resolved, self.out or dated(plan.task)))
         bounds = {"max_dollars": self.max_dollars, "max_total_tokens": self.max_total_tokens}
         folder = resumed(self, prices=self.prices, **bounds)
@@ -113,11 +125,9 @@ async def conduct(resolved: Resolved, target: RunFolder | Path, *, overwrite: bo
 
         async def work(stop: asyncio.Event) -> list[Episode]:
             with written(folder), progress(len(resolved.planned), live=live) as advance:
-
-                def ended(episode: Episode, done: int) -> None:
-                    advance(done, describe(episode))
-
-                return await evaluate(resolved, engines, folder, stop=stop, progress=ended)
+                return await evaluate(
+                    resolved, engines, folder, stop=stop, progress=lambda one, done: advance(done, _describe(one))
+                )
 
         found = await interruptible(work)
     return report(resolved, folder, list(folder.episodes()) if found is None else found)
@@ -144,3 +154,21 @@ def report(resolved: Resolved, folder: RunFolder, episodes: list[Episode]) -> in
     why = f"episodes failed ({failure_message(failed[0])})" if failed else ""
     bound = spending(resolved.plan, folder, episodes).reached
     return exit_code(folder, len(episodes), total, "episodes", len(failed), why, bound)
+
+
+def _problems_note(plan: Evaluation) -> str | None:
+    """The number of problems, if a benchmark's convention or the size of the task decides it."""
+    if plan.wanted is not None:
+        return f"{plan.task} has {plan.n} different {plan.split} problems, not {plan.wanted}: all of them are used"
+    convention = task_named(plan.task).convention
+    expected = None if convention is None else convention.problems or convention.published
+    if expected in (None, plan.n):
+        return None
+    return f"{plan.task}: {plan.n} problems are evaluated, and the published set has {expected}"
+
+
+def _describe(episode: Episode) -> str:
+    """The result of an episode, in a few words."""
+    grade = episode.grade
+    result = f"{grade.correct} of {grade.required}" if grade is not None else f"failed: {failure_message(episode)}"
+    return f"{episode.organization}  {episode.problem.id}  {result}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
-from orgthink.cli.resuming import needing
+from orgthink.cli.running import needing
 from orgthink.evaluation.plan import up_to
 from orgthink.measure.accuracy import mixed
 from orgthink.record.folder import RunFolder, require_output

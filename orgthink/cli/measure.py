@@ -1,11 +1,12 @@
-"""`orgthink measure`: measures of transcripts, and of stored runs without a model."""
+"""`orgthink measure` and `orgthink compare`: the numbers of stored runs, without a model."""
 
 from __future__ import annotations
 
 import json
-import sys
+import shutil
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,33 +14,37 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from orgthink.cli.options import read_prices
-from orgthink.cli.table import conditions, print_table
+from orgthink.cli.table import conditions, interval, lay_out, print_table
 from orgthink.evaluation.plan import Evaluation, recorded
+from orgthink.measure.comparison import Flip, by_organization, flips, paired
 from orgthink.measure.summary import summarise
 from orgthink.measure.usage import Price
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
-from orgthink.util.errors import UserError
-from orgthink.util.files import MOST, read_whole
+from orgthink.util.errors import UserError, pick
 from orgthink.util.registry import registered_only
-from orgthink.util.terminal import show
+from orgthink.util.terminal import excerpt, one_line, show
 
-MOST_DIGITS = 1_000
-"""Most digits of a number in a file."""
+Pair = tuple[list[Episode], list[Episode]]
+
+LISTED = 10
+"""Flips of each kind that are listed; `--json` has all."""
+UNITS = {
+    "all_correct": ("all correct %", 100, 1),
+    "critical_path_steps": ("critical path", 1, 1),
+    "sampled_tokens": ("tokens", 1, 1),
+    "seconds": ("seconds", 1, 2),
+}
+"""Heading, factor and digits of each measure that is compared."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """Measure the text of an organizer and its workers: critical path, concurrency, format errors.
+    """Print the table of a stored run again, from its episodes and without a model; of a training, the last recorded
+    step."""
 
-    FILE holds one JSON object: {"capacity": 2, "organizer": "… <FORK-1>q</FORK-1> … <JOIN-1>returned</JOIN-1> …",
-    "workers": {"1": ["… <RETURN>r</RETURN>"]}}. Tokens are words, each tag counting as one.
-
-    A run folder is measured again from its episodes, without a model; of a training, the last recorded step.
-    """
-
-    file: Annotated[Positional[Path], arg(metavar="FILE|DIR")]
-    """JSON file, `-` for standard input, or a run folder."""
+    run: Annotated[Positional[Path], arg(metavar="DIR")]
+    """Run folder."""
     json: bool = False
     """Print one JSON object."""
     prices: Path | None = None
@@ -49,60 +54,20 @@ class Measure:
     to measure them again."""
 
     def __call__(self) -> int:
-        return self._run() if self.file.is_dir() else self._text()
-
-    def _run(self) -> int:
-        folder = RunFolder.open(self.file)
+        if self.run.is_file():
+            raise UserError(f"{self.run} is no run folder; measure_text of orgthink.measure.text measures other text")
+        folder = RunFolder.open(self.run)
         with nullcontext() if self.trust else registered_only():
             training = folder.config["kind"] == "train"
-            summary = last_step(folder) if training else evaluated(folder, read_prices(self.prices))
+            summary = _last_step(folder) if training else _evaluated(folder, read_prices(self.prices))
         if self.json:
             show(json.dumps({"summary": summary}))
         else:
             print_table(summary, conditions(folder))
         return 0
 
-    def _text(self) -> int:
-        from orgthink.measure.text import measure_text
 
-        piped = str(self.file) == "-"
-        name = "standard input" if piped else str(self.file)
-        if piped and sys.stdin is None:
-            raise UserError("standard input is closed: pipe a text to it, or name a file")
-        try:
-            text = (_piped() if piped else read_whole(self.file)).decode("utf-8-sig")
-            measures = measure_text(json.loads(text, parse_int=_whole_number))
-        except UserError:
-            raise
-        except RecursionError as error:
-            raise UserError(f"{name}: nested too deeply") from error
-        except ValueError as error:
-            raise UserError(f"{name}: {error}") from error
-        if self.json:
-            show(json.dumps(measures))
-        else:
-            width = max(map(len, measures))
-            for key, value in measures.items():
-                show(f"{key:<{width}}  {_show(value)}")
-        return 0
-
-
-def _piped() -> bytes:
-    """Standard input; UserError if it is too long."""
-    content = sys.stdin.buffer.read(MOST + 1)
-    if len(content) > MOST:
-        raise UserError(f"standard input has more than {MOST >> 20} MiB")
-    return content
-
-
-def _whole_number(digits: str) -> int:
-    """ValueError for more digits than Python reads."""
-    if len(digits) > MOST_DIGITS:
-        raise ValueError(f"a number of {len(digits):,} digits")
-    return int(digits)
-
-
-def evaluated(folder: RunFolder, prices: dict[str, Price]) -> dict[str, Any]:
+def _evaluated(folder: RunFolder, prices: dict[str, Price]) -> dict[str, Any]:
     """The summary of an evaluation, computed again, by these prices or else its own; without an organization's own
     measures, if a name in the run is not installed."""
     with suppress(UserError):
@@ -113,7 +78,7 @@ def evaluated(folder: RunFolder, prices: dict[str, Price]) -> dict[str, Any]:
     return summarise(folder.episodes(), prices=prices)
 
 
-def last_step(folder: RunFolder) -> dict[str, Any]:
+def _last_step(folder: RunFolder) -> dict[str, Any]:
     """The summary of the last recorded step of a training, without a step whose metrics were not written."""
     steps = {line["step"] for line in folder.metrics() if isinstance(line.get("step"), int)}
     last = list[Episode]()
@@ -124,7 +89,83 @@ def last_step(folder: RunFolder) -> dict[str, Any]:
     return {f"step {last[0].step}": row for row in summarise(last).values()}
 
 
-def _show(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(value) or "none"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+@dataclass(frozen=True)
+class Compare:
+    """Compare two runs, problem by problem: paired differences with 95 % intervals, and the problems that flipped.
+
+    Organizations with the same name in both runs are compared, or the only organizations of both.
+    """
+
+    before: Annotated[Positional[Path], arg(metavar="BEFORE")]
+    """Run folder."""
+    after: Annotated[Positional[Path], arg(metavar="AFTER")]
+    """Run folder; it may be the same."""
+    organizations: tuple[str, str] | None = None
+    """One of each run, if the names differ."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def __call__(self) -> int:
+        folders = RunFolder.open(self.before), RunFolder.open(self.after)
+        before, after = (by_organization(folder.episodes()) for folder in folders)
+        for path, found in ((self.before, before), (self.after, after)):
+            if not found:
+                raise UserError(f"{path} has no episodes")
+        pairs = self._pairs(before, after)
+        compared = {name: paired(*pair) for name, pair in pairs.items()}
+        if not any(measures["seconds"]["difference"]["n"] for measures in compared.values()):
+            raise UserError(f"{self.before} and {self.after} have no problem in common")
+        flipped = {name: flips(*pair) for name, pair in pairs.items()}
+        old, new = map(conditions, folders)
+        differing = {name: (old.get(name), new.get(name)) for name in old | new if old.get(name) != new.get(name)}
+        if self.json:
+            found = {name: [asdict(flip) for flip in of_one] for name, of_one in flipped.items()}
+            show(json.dumps({"conditions": differing, "compared": compared, "flips": found}))
+            return 0
+        for name, (one, other) in differing.items():
+            show(one_line(f"{name}: {one or '–'} → {other or '–'}"))
+        self._print(compared)
+        for name, of_one in flipped.items():
+            _list_flips(name, of_one)
+        return 0
+
+    def _pairs(self, before: dict[str, list[Episode]], after: dict[str, list[Episode]]) -> dict[str, Pair]:
+        if self.organizations is not None:
+            old, new = self.organizations
+            pair = pick("organization of the first run", old, before), pick("organization of the second", new, after)
+            return {new if old == new else f"{old} → {new}": pair}
+        if len(before) == len(after) == 1 and before.keys() != after.keys():
+            (old,), (new,) = before, after
+            return {f"{old} → {new}": (before[old], after[new])}
+        shared = [name for name in before if name in after]
+        if not shared:
+            raise UserError(
+                f"no organization is in both runs: {', '.join(before)} and {', '.join(after)}; "
+                "name one of each: --organizations BEFORE AFTER"
+            )
+        return {name: (before[name], after[name]) for name in shared}
+
+    def _print(self, compared: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+        """Print each organization's measures in both runs, with paired 95 % intervals and the change in %."""
+        rows = [["", f"{self.after} against", str(self.before), "difference", "change %", "problems"]]
+        for name, measures in compared.items():
+            for measure, found in measures.items():
+                label, factor, digits = UNITS[measure]
+                mean = {"mean": found["baseline"], "low": None, "high": None}
+                change = "–" if found["change"] is None else f"{100 * found['change']:+.0f}"
+                gap, n = interval(found["difference"], factor, digits), str(found["difference"]["n"])
+                first = excerpt(name) if measure == "all_correct" else ""
+                rows.append([first, label, interval(mean, factor, digits), gap, change, n])
+        show("", *lay_out(rows[0], rows[1:], shutil.get_terminal_size((120, 24)).columns))
+
+
+def _list_flips(name: str, found: list[Flip]) -> None:
+    """Print the number of flipped problems, and the first of each kind."""
+    gained = [flip for flip in found if flip.gained]
+    lost = [flip for flip in found if not flip.gained]
+    show("", f"{excerpt(name)}: {len(gained)} problems became right, {len(lost)} became wrong")
+    for sign, flipped in (("+", gained), ("-", lost)):
+        for flip in flipped[:LISTED]:
+            show(f"{sign} {excerpt(flip.problem)}  {flip.before:.2g} → {flip.after:.2g}  {excerpt(flip.text)}")
+        if len(flipped) > LISTED:
+            show(f"{sign} and {len(flipped) - LISTED} more (--json)")

@@ -15,7 +15,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.resuming import needing
+from orgthink.cli.running import needing
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import TaskFamily
 from orgthink.util.errors import pick

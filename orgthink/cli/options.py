@@ -12,8 +12,7 @@ from tyro.conf import arg
 
 from orgthink.engines import STREAMS, EngineSpec, engine_spec, served_spec
 from orgthink.evaluation.plan import SAMPLED, Evaluation, make_plan
-from orgthink.evaluation.presets import organization_settings
-from orgthink.evaluation.specs import OrganizationSpec
+from orgthink.evaluation.specs import OrganizationSpec, organization_settings
 from orgthink.measure.usage import Price
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.training.recipes.adjust import put
@@ -67,8 +66,7 @@ class Options:
 
     def engine(self) -> EngineSpec:
         """The engine of --model and --url."""
-        spec = engine_spec(self.model, self.url, self.tokenizer, self.streams)
-        return spec
+        return engine_spec(self.model, self.url, self.tokenizer, self.streams)
 
     def plan_of(self, task: str, named: Sequence[str], models: Sequence[str] = (), **others: Any) -> Evaluation:
         """The plan of these options for organizations `NAME` or `LABEL=NAME`. `models` are `LABEL=MODEL[@URL]`."""

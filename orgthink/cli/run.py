@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.notes import note, pool_notes, price_note, question_note, return_notes
-from orgthink.cli.options import Options, read_prices
-from orgthink.engines import Engines
+from orgthink.cli.options import Options
+from orgthink.cli.running import note, return_notes
+from orgthink.engines import Engines, EngineSpec
+from orgthink.evaluation.compatibility import pool_warning
 from orgthink.evaluation.plan import QUESTION, distinct
 from orgthink.evaluation.run import solve
+from orgthink.evaluation.specs import preset_of
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.latency import concurrency, critical_path
-from orgthink.measure.usage import Prices, dollars, sampled_tokens, spent
+from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode, Problem
 from orgthink.record.episode_json import dump
 from orgthink.record.guard import engine_failed, failure_message
@@ -42,26 +43,23 @@ class RunCommand(Options):
     """Organization that solves it."""
     json: bool = False
     """Print only one JSON object: the answer, its grade and measures, and the whole episode as it is stored."""
-    prices: Path | None = None
-    """TOML or JSON file with dollars for a million tokens of each model, as for `orgthink eval`."""
 
     def __call__(self) -> int:
         return run_main(self._run())
 
     async def _run(self) -> int:
-        problem, prices = self._problem(), read_prices(self.prices)
+        problem = self._problem()
         plan = self.plan_of(QUESTION, (self.organization,), n=1)
-        note(*pool_notes(plan.made().values(), plan.limits.capacity))
-        note(question_note(plan.engine) if problem.task == QUESTION else None)
+        note(*(pool_warning(each, plan.limits.capacity) for each in plan.made().values()))
+        note(_question_note(plan.engine) if problem.task == QUESTION else None)
         if not self.json:
             show(problem.text)
         async with Engines() as engines:
-            note(price_note([(await engines.get(spec)).model for spec in plan.engines], prices))
             try:
                 episode = await solve(plan, problem, engines, watch=None if self.json else Story().watch)
             except WrongReturn as error:
                 raise UserError(str(error)) from error
-        show(json.dumps(as_json(episode, prices)) if self.json else as_text(episode, prices))
+        show(json.dumps(as_json(episode)) if self.json else as_text(episode))
         if engine_failed(episode):
             note(failure_message(episode))
         note(*return_notes([episode]))
@@ -75,16 +73,24 @@ class RunCommand(Options):
         return Problem(id=QUESTION, task=QUESTION, text=self.problem)
 
 
-def as_text(episode: Episode, prices: Prices) -> str:
+def _question_note(spec: EngineSpec) -> str | None:
+    """That a model cannot read a question in the user's words."""
+    tasks = preset_of(spec).tasks
+    if not tasks:
+        return None
+    return (
+        f"{spec.model} knows only its own tasks ({', '.join(tasks)}), no other question: name a real model with "
+        f"--model FOLDER or a server's --url, or take a problem of a task, as in --task {tasks[0]}"
+    )
+
+
+def as_text(episode: Episode) -> str:
     """The answer and the measures of an episode."""
     facts = [
         f"{critical_path(episode)} steps on the critical path",
         f"{sampled_tokens(episode)} tokens",
         f"{episode.seconds:.2f} s",
     ]
-    if prices and (paid := dollars(episode.traces, prices)) is not None:
-        estimated = f", ${paid.estimated:.4g} of them by our own counts" if paid.estimated else ""
-        facts.append(f"${paid.total:.4g}{estimated}")
     if episode.grade is not None:
         facts.insert(0, f"{episode.grade.correct} of {episode.grade.required} right")
     faults = episode.format_faults
@@ -94,7 +100,7 @@ def as_text(episode: Episode, prices: Prices) -> str:
     return f"\n{answer}\n{', '.join(facts)}"
 
 
-def as_json(episode: Episode, prices: Prices) -> dict[str, object]:
+def as_json(episode: Episode) -> dict[str, object]:
     """The same, with the whole episode."""
     return {
         "answer": episode.answer,
@@ -103,7 +109,6 @@ def as_json(episode: Episode, prices: Prices) -> dict[str, object]:
         "sampled_tokens": sampled_tokens(episode),
         "concurrency": concurrency(episode),
         "seconds": episode.seconds,
-        "dollars": spent(episode, prices),
         "episode": json.loads(dump(episode)),
     }
 

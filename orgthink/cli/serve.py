@@ -7,7 +7,6 @@ import signal
 import socket
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from tyro.conf import arg
 
 from orgthink.cli.export import collector_at
 from orgthink.cli.options import Options
+from orgthink.cli.running import needing
 from orgthink.engines import Engines
 from orgthink.evaluation.plan import QUESTION, Evaluation
 from orgthink.evaluation.run import backings
@@ -65,8 +65,6 @@ class Serve(Options):
             raise UserError(f"--host {self.host} can be called by others: give --api-key, or set {KEY}")
         if self.concurrency < 1:
             raise UserError(f"--concurrency {self.concurrency}: at least one episode must run")
-        if find_spec("uvicorn") is None or find_spec("starlette") is None:
-            raise UserError('serving needs the extra: pip install "orgthink[serve]"')
         if self.otlp_content and self.otlp is None:
             raise UserError("--otlp-content goes with --otlp URL")
         conceal(key or "")
@@ -74,7 +72,8 @@ class Serve(Options):
         return 0
 
     async def _serve(self, key: str | None, collector: Collector | None) -> None:
-        from orgthink.serve.app import application, server
+        with needing("serve"):
+            from orgthink.serve.app import application, server
         from orgthink.serve.episodes import ServedEpisodes
 
         plan = self.plan_of(QUESTION, self.organizations, self.models, n=1)

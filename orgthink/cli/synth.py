@@ -7,8 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from orgthink.cli.progress import progress
-from orgthink.cli.resuming import exit_code, interruptible, needing, resumed, settings_of, stoppable, written
+from orgthink.cli.running import (
+    exit_code,
+    interruptible,
+    needing,
+    progress,
+    resumed,
+    settings_of,
+    stoppable,
+    written,
+)
 from orgthink.engines import Engines, engine_spec
 from orgthink.evaluation.run import require_planned
 from orgthink.record.episode import Sampling
@@ -100,30 +108,26 @@ class Synth:
 
 async def conduct(plan: Synthesis, target: RunFolder | Path) -> int:
     """Make a new run at a path, or go on with one; print its result and return the exit code."""
-    from orgthink.training.coldstart.synthesis import synthesise
-    from orgthink.training.coldstart.teachers import model_teacher, program_teacher
+    from orgthink.training.coldstart import synthesis, teachers
 
     if isinstance(target, Path):
         require_vacant(target)
     elif (harvest := _concluded(plan, target)).done == plan.n and not harvest.failed:
         return report(target, harvest)
     async with Engines() as engines:
-        with stoppable():
-            engine = await engines.get(plan.teacher) if plan.teacher else None
-        if isinstance(target, Path):
-            if plan.teacher:
-                plan = replace(plan, teacher=await engines.named(plan.teacher))
-            target = RunFolder.create(target, "synth", plan)
-        if engine is None:
-            teach = program_teacher(plan.task, plan.capacity, plan.seed)
+        if plan.teacher is None:
+            teach = teachers.program_teacher(plan.task, plan.capacity, plan.seed)
         else:
-            teach = model_teacher(engine, plan.sampling, plan.capacity, plan.seed)
-        folder = target
+            with stoppable():
+                engine = await engines.get(plan.teacher)
+            teach = teachers.model_teacher(engine, plan.sampling, plan.capacity, plan.seed)
+            plan = replace(plan, teacher=await engines.named(plan.teacher))
+        folder = RunFolder.create(target, "synth", plan) if isinstance(target, Path) else target
 
         async def work(stop: asyncio.Event) -> Harvest:
             with written(folder), progress(plan.n) as advance:
-                return await synthesise(
-                    plan, teach, folder, stop=stop, progress=lambda found: advance(found.done, counts(found))
+                return await synthesis.synthesise(
+                    plan, teach, folder, stop=stop, progress=lambda found: advance(found.done, _counts(found))
                 )
 
         harvest = await interruptible(work)
@@ -157,6 +161,6 @@ def report(folder: RunFolder, harvest: Harvest) -> int:
     return exit_code(folder, harvest.done, harvest.plan.n, "problems", count, why)
 
 
-def counts(harvest: Harvest) -> str:
+def _counts(harvest: Harvest) -> str:
     """The numbers of traces by their result."""
     return f"kept {len(harvest.accepted)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.progress import progress
-from orgthink.cli.resuming import needing, resumed, settings_of, written
+from orgthink.cli.running import needing, progress, resumed, settings_of, written
 from orgthink.record.folder import RunFolder, require_vacant
 from orgthink.util.errors import UserError, required, user_input
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:
-    from orgthink.training.cluster.verl.launch import Placement
     from orgthink.training.recipes.jobs import Job
     from orgthink.training.recipes.registry import Training
 
@@ -66,21 +64,22 @@ class Train:
             from orgthink.training.recipes import registry as recipes
         if self.cluster and self.backend != "verl":
             raise UserError("--cluster goes with --backend verl")
+        verl = self.backend == "verl"
+        place = launch.placement_of(self.cluster, "cpu" if self.device == "cpu" else "cuda") if verl else None
         if self.resume is not None:
-            device = self.device if self.backend == "verl" else "auto"
-            where = {"backend": self.backend, "cluster": self.cluster, "device": device}
-            folder = resumed(self, **where)
+            device = self.device if verl else "auto"
+            folder = resumed(self, backend=self.backend, cluster=self.cluster, device=device)
             settings_of(folder, "train", recipes.Training)
         else:
             recipe = required(self.recipe, "recipe", "RECIPE")
             training, path = recipes.Training(recipe, self._job(recipe)), self.out or recipes.folder_of(recipe)
             if self.dry_run:
                 return _look_ahead(training, path)
-            if self.backend == "verl":
-                launch.require(training.job, self._cluster())
+            if place is not None:
+                launch.require(training.job, place)
             folder = recipes.start(training, path)
-        if self.backend == "verl":
-            show(f"the model is in {launch.run(folder, self._cluster())}")
+        if place is not None:
+            show(f"the model is in {launch.run(folder, place)}")
             return 0
         made = self._go_on(folder)
         show(f"the {'model' if made.name == 'model' else 'result'} is in {made}")
@@ -98,32 +97,19 @@ class Train:
                 show(f"orgthink: go on from what is saved with: orgthink train --resume {folder.path}", error=True)
                 raise
 
-    def _cluster(self) -> Placement:
-        from orgthink.training.cluster.verl.launch import placement_of
-
-        return placement_of(self.cluster, "cpu" if self.device == "cpu" else "cuda")
-
     def _job(self, recipe: str) -> Job:
-        """The recipe's job, as the options set it."""
+        """The recipe's job, as the options set it. Files have their full path, so that a run resumes anywhere."""
+        from orgthink.models.trainable import LoraSettings
         from orgthink.training.recipes import registry as recipes
 
-        job = recipes.recipe_named(recipe)
-        given = {"steps": self.steps, "seed": self.seed}
-        settings = [f"{name}={value}" for name, value in given.items() if value is not None]
+        lora = None if self.lora is None else LoraSettings(self.lora)
+        given = {"model": self.model, "pairs": self.pairs, "episodes": self.episodes, "lora": lora}
+        own = {name: value for name, value in {**given, "device": self.device}.items() if value is not None}
+        numbers = {"steps": self.steps, "seed": self.seed}
+        settings = [f"{name}={value}" for name, value in numbers.items() if value is not None]
         with user_input():
-            own = {name: value for name, value in self._own().items() if value is not None}
-            return recipes.adjusted(job, own, (*settings, *self.set))
-
-    def _own(self) -> dict[str, Any]:
-        """Fields of the job that these options name; files by their full path, so that a run resumes anywhere."""
-        from orgthink.models.trainable import LoraSettings
-        from orgthink.training.recipes.registry import with_whole_paths
-
-        return {
-            **with_whole_paths({"model": self.model, "pairs": self.pairs, "episodes": self.episodes}),
-            "lora": None if self.lora is None else LoraSettings(self.lora),
-            "device": self.device,
-        }
+            job = recipes.recipe_named(recipe)
+            return recipes.adjusted(job, recipes.with_whole_paths(own), (*settings, *self.set))
 
 
 def _look_ahead(training: Training, path: Path) -> int:

@@ -15,8 +15,15 @@ from orgthink.evaluation.compatibility import (
     require_sampling,
     require_sampling_noise,
 )
-from orgthink.evaluation.presets import capacity_of, partner_models, tokens_of
-from orgthink.evaluation.specs import OrganizationSpec, RoleSpec
+from orgthink.evaluation.specs import (
+    CAPACITY,
+    MAX_TOKENS,
+    OrganizationSpec,
+    RoleSpec,
+    partner_models,
+    preset_of,
+    trained_with,
+)
 from orgthink.measure.summary import summarise, surviving_measures
 from orgthink.measure.usage import Price
 from orgthink.record.episode import Episode, Problem, Sampling, episode_id
@@ -143,8 +150,8 @@ def make_plan(
     """
     models = [how.engine or engine for how in organizations.values()] or [engine]
     if max_tokens is None:
-        max_tokens, renewed = tokens_of(models)
-        renew = renew or renewed
+        max_tokens = trained_with(models, "max_tokens", MAX_TOKENS)
+        renew = renew or any(preset.renew and preset.max_tokens is not None for preset in map(preset_of, models))
     convention = task_named(task).convention if None in (n, samples, temperature) and task != QUESTION else None
     usual = (1, 1.0) if convention is None else (convention.samples, convention.temperature)
     if n is None:
@@ -154,7 +161,7 @@ def make_plan(
     made = {label: replace(how, settings=plain(how.named(label))) for label, how in organizations.items()}
     with user_input():
         sampling = Sampling(max_tokens, temperature, seed=seed)
-        capacity = capacity_of(models) if capacity is None else capacity
+        capacity = trained_with(models, "capacity", CAPACITY) if capacity is None else capacity
         bounds = Limits(
             capacity, None if renew else max_tokens, max_episode_tokens, depth=depth, episode_seconds=deadline
         )

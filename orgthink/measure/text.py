@@ -1,4 +1,4 @@
-"""Measures of AsyncThink texts from other sources: `orgthink measure FILE`.
+"""Measures of AsyncThink texts from other sources: `measure_text`.
 
     {"capacity": 2, "organizer": "… <FORK-1>q</FORK-1> … <JOIN-1>r</JOIN-1> … <ANSWER>x</ANSWER>",
      "workers": {"1": ["… <RETURN>r</RETURN>"]}}

@@ -247,7 +247,7 @@ COMMANDS: Registry[Any] = Registry(
         "serve": "orgthink.cli.serve:Serve",
         "export": "orgthink.cli.export:Export",
         "measure": "orgthink.cli.measure:Measure",
-        "compare": "orgthink.cli.compare:Compare",
+        "compare": "orgthink.cli.measure:Compare",
         "view": "orgthink.cli.view:View",
         "list": "orgthink.cli.names:List",
     },

@@ -15,7 +15,7 @@ from terse import TERSE
 
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
-from orgthink.evaluation.presets import preset_of
+from orgthink.evaluation.specs import preset_of
 from orgthink.tasks import task_named
 from orgthink.util.errors import UserError
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from orgthink.cli.resuming import written
+from orgthink.cli.running import written
 from orgthink.record.folder import RunFolder
 from orgthink.training.checkpoint import OtherSetup, restored
 from orgthink.util.errors import UserError

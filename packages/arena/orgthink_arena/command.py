@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.resuming import INTERRUPTED, again, interruptible, settings_of, written
+from orgthink.cli import INTERRUPTED
+from orgthink.cli.running import again, interruptible, settings_of, written
 from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.runtime.clock import run_main
 from orgthink.util.errors import UserError, pick

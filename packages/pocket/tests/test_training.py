@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
-from orgthink.evaluation.presets import preset_of
+from orgthink.evaluation.specs import preset_of
 from orgthink.models.decoder import Decoder
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.folder import RunFolder

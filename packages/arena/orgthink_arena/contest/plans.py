@@ -10,8 +10,7 @@ from typing import Any
 from orgthink.engines import EngineSpec
 from orgthink.evaluation.compatibility import require_forks
 from orgthink.evaluation.plan import Evaluation
-from orgthink.evaluation.presets import organization_settings
-from orgthink.evaluation.specs import OrganizationSpec, RoleSpec
+from orgthink.evaluation.specs import OrganizationSpec, RoleSpec, organization_settings
 from orgthink.record.episode import Sampling
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization

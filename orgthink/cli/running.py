@@ -1,36 +1,101 @@
-"""Runs that stop and go on: Ctrl-C, exit codes, and `--resume`."""
+"""What commands share while something runs: notes, progress, Ctrl-C, exit codes, and `--resume`."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
+from orgthink.cli import INTERRUPTED, SPENT
 from orgthink.evaluation.spending import Bound
+from orgthink.measure.usage import Price
+from orgthink.record.episode import Episode, Status
 from orgthink.record.folder import RunFolder
 from orgthink.training.interrupt import answer
 from orgthink.util.errors import UserError
 from orgthink.util.settings import require_known
-from orgthink.util.terminal import show
+from orgthink.util.terminal import clean, show
 
 T = TypeVar("T")
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
+LINES = 20
+"""Lines of progress of a run without a terminal, about."""
 
-SPENT = 3
-"""Exit code of a run that reached a limit on its spending."""
+Advance = Callable[[int, str], None]
+"""Called with the number of things that are done, and a text about the last one."""
 
 
 def note(*lines: str | None) -> None:
     """Print the lines that are not empty, on standard error."""
     for line in filter(None, lines):
         show(f"orgthink: {line}", error=True)
+
+
+def price_note(models: Iterable[str | None], prices: Mapping[str, Price]) -> str | None:
+    """Models without a price, if others have one."""
+    unknown = [model for model in dict.fromkeys(models) if model is not None and model not in prices]
+    return f"no price of {', '.join(unknown)}: dollars are unknown" if prices and unknown else None
+
+
+def return_notes(episodes: Iterable[Episode]) -> list[str]:
+    """Roles whose every reply ended without what the role returns."""
+    ends: defaultdict[str, Counter[Status]] = defaultdict(Counter)
+    for trace in (trace for episode in episodes for trace in episode.traces if trace.model is not None):
+        ends[trace.role][trace.status] += 1
+    return [
+        f"{role}: no reply of {found.total()} has what this role returns: its model may not have learned the role"
+        for role, found in ends.items()
+        if found.keys() == {Status.NO_RETURN} and found.total() > 1
+    ]
+
+
+@contextmanager
+def progress(
+    total: int, *, prefix: str = "", every: int | None = None, live: bool = True, error: bool = True
+) -> Iterator[Advance]:
+    """Yields the function that shows progress: a bar on a terminal, a line now and then elsewhere. On standard error,
+    or else on standard output.
+
+    Without `live` there are lines on a terminal too, which do not disturb what a person types.
+    """
+    from rich import progress as rich
+    from rich.console import Console
+
+    console = Console(stderr=error)
+    if live and console.is_terminal:
+        text = rich.TextColumn("{task.description}", markup=False)
+        times = rich.TimeElapsedColumn(), rich.TimeRemainingColumn()
+        with rich.Progress(rich.BarColumn(), rich.MofNCompleteColumn(), *times, text, console=console) as bar:
+            task = bar.add_task("", total=total)
+            yield lambda done, text: bar.update(task, completed=done, description=clean(text))
+        return
+    began, before = time.monotonic(), total
+    every = every or max(1, total // LINES)
+
+    def advance(done: int, text: str) -> None:
+        nonlocal before
+        before = min(before, done - 1)  # what a resumed run had before does not count for the speed
+        if done % every == 0 or done == total:
+            left = (time.monotonic() - began) / (done - before) * (total - done)
+            rest = f"  about {duration(left)} left" if done < total else ""
+            show(f"{prefix}{done}/{total}  {text}{rest}", error=error)
+
+    yield advance
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours as text."""
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def resumed(command: Any, **others: Any) -> RunFolder:
