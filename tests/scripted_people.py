@@ -35,7 +35,7 @@ class ScriptedPerson:
 
     def __post_init__(self) -> None:
         self._taken: dict[int, asyncio.Task[None]] = {}
-        self.inbox.watch(self._changed)
+        self.inbox.watchers.append(self._changed)
 
     def engine(self, name: str = "ann") -> PersonEngine:
         return PersonEngine(name, self.inbox)
@@ -61,8 +61,6 @@ class ScriptedPerson:
             await asyncio.sleep(answer.seconds)
             if number not in self.inbox.open:
                 self.late += 1
-            elif message is None:
-                self.inbox.decline(number)
             else:
                 self.inbox.write(number, message)
 

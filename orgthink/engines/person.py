@@ -17,7 +17,7 @@ import os
 import re
 import sys
 import termios
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from itertools import count, takewhile
@@ -36,7 +36,7 @@ _PAUSE = 0.1
 _CLOSING = re.compile(r"</([^<>/]+)>")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class OpenQuestion:
     """A question to a person."""
 
@@ -46,15 +46,6 @@ class OpenQuestion:
     """Text of models, which may hold anything."""
     hint: str = ""
     """One line: how to answer this question in particular."""
-
-
-class Declined(Exception):
-    """The person does not answer."""
-
-
-@dataclass(slots=True)
-class _Open:
-    question: OpenQuestion
     messages: asyncio.Queue[str | None] = field(default_factory=asyncio.Queue)
     """Unread messages; `None` declines."""
 
@@ -63,47 +54,30 @@ class Inbox:
     """Open questions by number, and the answers to them. All users share one event loop."""
 
     def __init__(self) -> None:
-        self._open: dict[int, _Open] = {}
-        self._numbers = count(1)
-        self._watchers: list[Callable[[], None]] = []
-
-    @property
-    def open(self) -> Mapping[int, OpenQuestion]:
+        self.open: dict[int, OpenQuestion] = {}
         """The open questions, the oldest first."""
-        return {number: each.question for number, each in self._open.items()}
-
-    @property
-    def watched(self) -> bool:
-        """Whether something shows the questions."""
-        return bool(self._watchers)
-
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Call a function whenever a question is opened or closed."""
-        self._watchers.append(changed)
+        self.watchers: list[Callable[[], None]] = []
+        """Called whenever a question is opened or closed."""
+        self._numbers = count(1)
 
     async def ask(self, question: OpenQuestion) -> AsyncGenerator[str]:
-        """The person's messages. The question is open until the generator is closed. Raises Declined."""
+        """The person's messages until they decline. The question is open until the generator is closed."""
         number = next(self._numbers)
-        one = self._open[number] = _Open(question)
+        self.open[number] = question
         self._notify()
         try:
-            while (message := await one.messages.get()) is not None:
+            while (message := await question.messages.get()) is not None:
                 yield message
-            raise Declined
         finally:
-            del self._open[number]
+            del self.open[number]
             self._notify()
 
-    def write(self, number: int, message: str) -> None:
-        """Pass on a message of a person. KeyError if the question is closed."""
-        self._open[number].messages.put_nowait(message)
-
-    def decline(self, number: int) -> None:
-        """Decline to answer. KeyError if the question is closed."""
-        self._open[number].messages.put_nowait(None)
+    def write(self, number: int, message: str | None) -> None:
+        """Pass on a message of a person; `None` declines to answer. KeyError if the question is closed."""
+        self.open[number].messages.put_nowait(message)
 
     def _notify(self) -> None:
-        for changed in self._watchers:
+        for changed in self.watchers:
             changed()
 
 
@@ -125,27 +99,25 @@ class PersonEngine(Engine):
         continues = bool(stops) and only is None
         question = OpenQuestion(f"question for {self.person}:", _news(context), _hint(stops, only))
         text = ""
-        try:
-            async with aclosing(self._inbox.ask(question)) as messages:
-                async for message in messages:
-                    if message.strip():
-                        end = _end(text + message, stops)
-                        if only is not None and end is None:
-                            message = f"<{only[1]}> {message} {only[0]}"
-                            end = len(message)
-                        message = message if end is None else message[: end - len(text)]
-                        over = end is not None or not continues
-                        message += "" if over else "\n"
-                        text += message
-                        finish = FinishReason.EOS if end is None else FinishReason.STOP
-                        yield Chunk(tuple(pieces(message)), finish=finish if over else None)
-                        if over:
-                            return
-                    elif continues:
-                        yield Chunk((), finish=FinishReason.EOS)
+        async with aclosing(self._inbox.ask(question)) as messages:
+            async for message in messages:
+                if message.strip():
+                    end = _end(text + message, stops)
+                    if only is not None and end is None:
+                        message = f"<{only[1]}> {message} {only[0]}"
+                        end = len(message)
+                    message = message if end is None else message[: end - len(text)]
+                    over = end is not None or not continues
+                    message += "" if over else "\n"
+                    text += message
+                    finish = FinishReason.EOS if end is None else FinishReason.STOP
+                    yield Chunk(tuple(pieces(message)), finish=finish if over else None)
+                    if over:
                         return
-        except Declined:
-            raise PersonDeclined(f"{self.person} declined") from None
+                elif continues:
+                    yield Chunk((), finish=FinishReason.EOS)
+                    return
+        raise PersonDeclined(f"{self.person} declined")
 
 
 def _news(context: Context) -> str:
@@ -176,7 +148,7 @@ class PeopleTerminal:
         """Number of the question on the screen; 0 without one."""
         self._loop: asyncio.AbstractEventLoop | None = None
         """Event loop that waits for input; `None` while no question is open."""
-        inbox.watch(self._changed)
+        inbox.watchers.append(self._changed)
 
     def _changed(self) -> None:
         """Show the next question, if the one on the screen was closed."""
@@ -215,7 +187,7 @@ class PeopleTerminal:
         with suppress(OSError):  # the terminal is gone
             typed = os.read(sys.stdin.fileno(), 1 << 16)
         if not typed:
-            self._inbox.decline(self._current)
+            self._inbox.write(self._current, None)
             return
         for line in typed.decode(errors="replace").splitlines():
             self._inbox.write(self._current, line)
@@ -235,7 +207,7 @@ def _rows(line: str) -> list[str]:
 def ask_at_terminal(inbox: Inbox = INBOX) -> Inbox:
     """An inbox whose questions are shown: by the terminal, unless something else shows them. UserError without a
     terminal."""
-    if not inbox.watched:
+    if not inbox.watchers:
         for stream, name in ((sys.stdin, "input"), (sys.stderr, "error")):
             if stream is None or not stream.isatty():
                 raise UserError(f"a person answers at the terminal, and standard {name} is not one: use a terminal")
