@@ -25,7 +25,7 @@ from orgthink.record.episode_json import LONGEST
 from orgthink.record.folder import RunFolder
 from orgthink.util.errors import user_input
 from orgthink.util.http import server_url
-from orgthink.util.redaction import conceal, conceal_named, conceal_proxies, redact
+from orgthink.util.redaction import conceal, conceal_proxies, redact
 from orgthink.util.terminal import excerpt
 from orgthink.util.version import __version__
 
@@ -149,13 +149,11 @@ def _refuse_redirect(response: Response, *args: Any, **options: Any) -> None:
 
 
 def _conceal_headers() -> None:
-    """Hide the keys in the SDK's headers, and all of a header that the SDK cannot read and would quote."""
+    """Hide the SDK's headers, also those that it cannot read and would quote."""
     for variable in ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"):
         for header in os.environ.get(variable, "").split(","):
-            name, _, value = header.partition("=")
-            conceal(header.strip())
-            for secret in (value.strip(), unquote(value.strip()).rpartition(" ")[2]):
-                conceal_named(name, secret)
+            value = header.partition("=")[2].strip()
+            conceal(header.strip(), value, unquote(value).rpartition(" ")[2])
 
 
 class _Complaints(logging.Handler):

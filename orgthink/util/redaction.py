@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 from urllib.request import getproxies
@@ -22,11 +22,11 @@ MARK = "…"
 WEB = ("http", "https", "ws", "wss")
 """Schemes of URLs whose login may be a key without a user. In others, such as postgresql, it is a user."""
 
-_NEXT_URL = re.compile(r"(?<=[\s,;|\"'])(?=[\w+.:-]+://)")
-"""Beginning of the next URL in a list."""
+_LOGIN = re.compile(r"(\w*)://([^\s/?#]*)@")
+"""Scheme and login of a URL."""
 
-_URL = re.compile(r"(?<!\w)(\w*)://(?:([^\s/?#]*)@)?([^\s?#]*)((?:[?#]\S*)?)")
-"""Scheme, login, host with path, and query with fragment."""
+_PARAMETER = re.compile(r"[?&;#]([\w.-]+)=([^\s&;#]+)")
+"""Name and value of a parameter of a URL."""
 
 _SECRET = re.compile(
     r"key(?!board|word)|token(?!iz)|secret|passw|passphrase|passcode|auth(?!or(?!i))|bearer|cookie|cred|login|sig|"
@@ -44,14 +44,8 @@ _ABOUT = ("file", "path", "dir", "folder", "type", "mode", "size", "limit")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 """The words of MYSQL_PWD, db-pass and userPin."""
 
-_SHORT_NUMBER = re.compile(rf"[\d.:,]{{0,{SHORTEST - 1}}}")
-"""A port, a version or a number of tokens."""
-
 _CREDENTIALS = re.compile(r"[A-Za-z]+\s+(\S+)")
 """Value of an authorization header: a scheme, such as Bearer, and a secret."""
-
-_RUN = re.compile(r"[A-Za-z0-9+=]{16}")
-"""A run of base64 that is longer than the words of a path."""
 
 _WORD = re.compile(r"[a-z_]+|[0-9]+")
 """A name of a field, such as `settings`, or a number."""
@@ -81,59 +75,33 @@ def conceal(*secrets: str) -> None:
     _forms = tuple(sorted({*_forms, *found}, key=len, reverse=True))
 
 
-def conceal_url(url: str) -> None:
-    """Hide the secrets of all URLs in a text: the password of a login, or its user if that may be a key, and the secret
-    parameters in path, query and fragment."""
-    for scheme, login, path, query in (found for each in urls(url) for found in _URL.findall(each)):
+def conceal_url(text: str) -> None:
+    """Hide the logins and the secret parameters of all URLs in a text."""
+    conceal(*(unquote(login) for _, login in _LOGIN.findall(text)), *(secret for _, secret in literals(text)))
+
+
+def literals(text: str) -> Iterator[tuple[str, str]]:
+    """Secrets in the URLs of a text, each after its kind: the password of a login, or its user if that may be a key,
+    and parameters with the name of a secret."""
+    for scheme, login in _LOGIN.findall(text):
         user, _, password = login.partition(":")
-        if password or scheme.lower() in WEB:
-            conceal(login, unquote(f"{user}:{password}"), password or user, unquote(password or user))
-        for part in (*path.split(";")[1:], *re.split("[&#]", query[1:])):
-            name, equals, value = part.partition("=")
-            conceal_named(name, value) if equals else conceal_named("key", name)
-            for each in part.split(";")[1:]:
-                conceal_named(*each.split("=", 1)) if "=" in each else None
+        if secret := password or (user if scheme.lower() in WEB else ""):
+            yield "password", secret
+    yield from (("secret", value) for name, value in _PARAMETER.findall(text) if names_secret(name, value))
 
 
-def urls(text: str) -> list[str]:
-    """The URLs of a list, such as `http://a,http://b`."""
-    return _NEXT_URL.split(text)
-
-
-def conceal_proxies() -> dict[str, str]:
-    """Hide the logins of the proxies in the environment. Returns the proxies by scheme."""
-    found = {name: each if "://" in each else f"http://{each}" for name, each in getproxies().items() if name != "no"}
-    for proxy in found.values():
-        conceal_url(proxy)
-    return found
-
-
-def conceal_named(name: str, value: str) -> None:
-    """Hide a value if it is a secret."""
-    if is_secret(name, value):
-        conceal(value)
-
-
-def is_secret(name: str, value: str) -> bool:
-    """Whether a value is a secret by its name, or is one long word and not a path."""
-    return names_secret(name, value) or _is_long(value)
+def conceal_proxies() -> None:
+    """Hide the logins of the proxies in the environment."""
+    for proxy in getproxies().values():
+        conceal_url(proxy if "://" in proxy else f"http://{proxy}")
 
 
 def names_secret(name: str, value: str) -> bool:
-    """Whether a value is a secret by its name. Short numbers are not secrets."""
-    if name in ("PWD", "OLDPWD") and value.startswith("/"):  # a shell's folders
+    """Whether a value is a secret by its name."""
+    last = [word.lower() for word in _WORDS.findall(name)][-1:]
+    if len(value) < SHORTEST or not last or last[0] in _ABOUT:
         return False
-    words = [word.lower() for word in _WORDS.findall(name)]
-    if words[-1:] in [[last] for last in _ABOUT] or _SHORT_NUMBER.fullmatch(value):
-        return False
-    return _SECRET.search(name) is not None or words == ["code"] or words[-1:] in [[last] for last in _LAST]
-
-
-def _is_long(value: str) -> bool:
-    """Whether a value has the length of a secret, is one word, and neither a path nor a URL."""
-    if len(value) < 2 * SHORTEST or "://" in value or any(map(str.isspace, value)):
-        return False
-    return "/" not in value or (value[0] not in "/.~" and _RUN.search(value) is not None)
+    return _SECRET.search(name) is not None or last[0] in _LAST
 
 
 def redact(text: str) -> str:

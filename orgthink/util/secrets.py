@@ -13,18 +13,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orgthink.util.errors import UserError
-from orgthink.util.redaction import SHORTEST, WEB, conceal, conceal_url, is_secret, names_secret
+from orgthink.util.redaction import conceal, conceal_url, literals, names_secret
 from orgthink.util.references import is_server_model
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}", re.ASCII)
 
 _SHELL_VARIABLE = re.compile(r"\$[\w{(]")
-
-_LOGIN = re.compile(r"(\w*)://([^\s/?#]*)@")
-"""Scheme and login of a URL."""
-
-_PARAMETER = re.compile(r"[?&;#]([\w.-]+)=([^\s&;#]+)")
-"""Name and value of a parameter of a URL."""
 
 _NAMED = re.compile(r"""([A-Za-z][\w.-]*)["']?(?:=|:(?!//)\s*|\s+)["']?(?=((?:Bearer\s+|Basic\s+)?[^\s"',}\]]+))""")
 """Name and value in a command: `NAME=VALUE`, `--name VALUE`, `Name: value` and `"name": "value"`."""
@@ -40,10 +34,7 @@ def expand(text: str) -> str:
         raise UserError(
             f"set {' and '.join(missing)} in the environment: the settings hold only the name of the secret"
         )
-    for name in names:
-        value = os.environ[name]
-        if is_secret(name, value) or not (value.startswith("/") and os.path.exists(value)):  # not HOME and the like
-            conceal(value)
+    conceal(*(value for value in map(os.environ.__getitem__, names) if not os.path.exists(value)))  # not HOME
     found = _VARIABLE.sub(lambda name: os.environ[name[1]], text)
     conceal_url(found)
     return found
@@ -97,12 +88,8 @@ def require_no_secrets(settings: Any, key: str = "") -> None:
 
 
 def _literals(text: str, *, is_command: bool) -> Iterator[tuple[str, str]]:
-    """Secrets in a text, each after the kind of secret."""
-    for scheme, login in _LOGIN.findall(text):
-        user, _, password = login.partition(":")
-        secret = password or (user if scheme.lower() in WEB else "")
-        if secret and not _VARIABLE.search(secret):
-            yield "password", secret
-    for name, value in (*_PARAMETER.findall(text), *(_NAMED.findall(text) if is_command else ())):
-        if len(value) >= SHORTEST and names_secret(name, value) and not _SHELL_VARIABLE.search(value):
+    """Secrets in a text that are not variables, each after the kind of secret."""
+    yield from (found for found in literals(text) if not _VARIABLE.search(found[1]))
+    for name, value in _NAMED.findall(text) if is_command else ():
+        if names_secret(name, value) and not _SHELL_VARIABLE.search(value):
             yield "secret", value
