@@ -73,7 +73,7 @@ def test_names_of_this_package_of_others_and_of_code(installed, tmp_path: Path, 
     assert (found["one"], found["largest"]) == (1, sys.maxsize)
     assert found["mine.py:THREE"] == found[f"{tmp_path}/mine.py:THREE"] == 3
     assert found["os.path:supports_unicode_filenames"] in (True, False)
-    packages = [(name, registration.package) for name, registration in found.registrations()]
+    packages = [(name, registration.package) for name, registration in found.registrations().items()]
     assert packages == [("largest", "orgthink"), ("one", "first")]
 
 
@@ -106,14 +106,12 @@ def test_what_cannot_be_is_one_line(name: str, words: str, installed, tmp_path: 
     assert str(caught.value).startswith(words.format(here=tmp_path)) and "\n" not in str(caught.value)
 
 
-def test_a_name_of_two_packages_is_nobodys_and_the_others_are_found(installed):
+def test_a_name_of_two_packages_is_of_the_package_that_is_listed(installed):
     installed("first", "ONE = 1\nFOUR = 4\n", one="ONE", four="FOUR")
-    installed("second", "ONE = 1\n", one="ONE")
+    installed("second", "ONE = 2\nTWO = 2\n", one="ONE", two="TWO")
     found = numbers()
-    assert found["four"] == 4
-    with pytest.raises(UserError, match=r"several packages offer the number one: .*first \(first:ONE\)") as caught:
-        found.named("one")
-    assert "second (second:ONE)" in str(caught.value)
+    assert found["one"] == {"first": 1, "second": 2}[found.registrations()["one"].package]
+    assert (found["four"], found["two"], len(found)) == (4, 2, 3)
 
 
 def test_a_thing_is_found_again_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

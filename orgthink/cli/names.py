@@ -74,7 +74,7 @@ def _lines(where: str) -> Iterator[tuple[str, str]]:
         from orgthink.tools.toolbox import TOOLS
 
         yield from ((name, "A tool of ParaManager's suite (Table 7).  [orgthink]") for name in TOOLS)
-    for name, source in _registry(where).registrations():
+    for name, source in _registry(where).registrations().items():
         yield name, f"{summary(source.target) or source.target}  [{source.package}]"
 
 

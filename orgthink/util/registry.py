@@ -18,7 +18,6 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -118,19 +117,17 @@ class Registry(Mapping[str, T], Generic[T]):
         self._loaded: dict[str, T] = {}
 
     @cached_property
-    def _offered(self) -> dict[str, list[Registration]]:
-        """Entry points of installed packages. They cannot replace names of this package."""
-        found: defaultdict[str, list[Registration]] = defaultdict(list)
+    def _offered(self) -> dict[str, Registration]:
+        """Entry points of installed packages. They cannot replace a name of this package, or of an earlier one."""
         try:
             entries = [(entry, f"{entry.module}:{entry.attr}") for entry in entry_points(group=self.group)]
         except Exception as error:
             why = f"the entry points of an installed package cannot be read: {type(error).__name__}: {error}"
             raise UserError(f"{why}; install the package again, or uninstall it") from error
+        found: dict[str, Registration] = {}
         for entry, target in entries:
-            source = Registration(target, entry.dist.name if entry.dist else "a package")
-            if entry.name not in self._own and source not in found[entry.name]:
-                found[entry.name].append(source)
-        return dict(found)
+            found.setdefault(entry.name, Registration(target, entry.dist.name if entry.dist else "a package"))
+        return {name: source for name, source in found.items() if name not in self._own}
 
     def __getitem__(self, name: str) -> T:
         """The object of a name; KeyError if it is unknown, UserError if it cannot be loaded."""
@@ -163,19 +160,20 @@ class Registry(Mapping[str, T], Generic[T]):
             if loaded is thing:
                 return name
         module, qualname = getattr(thing, "__module__", ""), getattr(thing, "__qualname__", "")
-        for name, registration in self.registrations():
+        for name, registration in self.registrations().items():
             if registration.target == f"{module}:{qualname}":
                 return name
         file = None if "." in module else getattr(sys.modules.get(module), "__file__", None)
         return f"{module if file is None else Path(file).resolve()}:{qualname}"
 
-    def registrations(self) -> Iterator[tuple[str, Registration]]:
-        """All registered names and their targets. A name that several packages register appears several times."""
-        yield from ((name, Registration(target, "orgthink")) for name, target in self._own.items())
-        yield from ((name, source) for name, sources in self._offered.items() for source in sources)
+    def registrations(self) -> dict[str, Registration]:
+        """All registered names and their targets."""
+        return {**{name: Registration(target, "orgthink") for name, target in self._own.items()}, **self._offered}
 
     def _load(self, name: str) -> T:
-        module, _, attribute = self._target(name).rpartition(":")
+        offered = None if name in self._own else self._offered.get(name)
+        target = offered.target if offered is not None else self._own.get(name, name)
+        module, _, attribute = target.rpartition(":")
         try:
             loaded = _module_of_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
             if not hasattr(loaded, attribute):
@@ -192,16 +190,6 @@ class Registry(Mapping[str, T], Generic[T]):
             article = "an" if self.kind[0] in "aeiou" else "a"
             raise UserError(f"{name} is not {article} {self.kind}: it must be {self.form}")
         return found
-
-    def _target(self, name: str) -> str:
-        """`package.module:Name` or `file.py:Name` of a name; UserError if several packages register it."""
-        if name in self._own:
-            return self._own[name]
-        sources = self._offered.get(name, ())
-        if len(sources) > 1:
-            offers = " and ".join(f"{source.package} ({source.target})" for source in sources)
-            raise UserError(f"several packages offer the {self.kind} {name}: {offers}; uninstall all but one")
-        return sources[0].target if sources else name
 
 
 def _place(error: BaseException) -> str:
