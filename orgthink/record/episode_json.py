@@ -1,7 +1,4 @@
-"""Read, check and write an episode as a line of episodes.jsonl.
-
-`python -m orgthink.record.episode_json` prints the JSON Schema of a line.
-"""
+"""Read, check and write an episode as a line of episodes.jsonl."""
 
 from __future__ import annotations
 
@@ -14,18 +11,11 @@ from typing import Any
 
 from orgthink.record.episode import (
     SCHEMA_VERSION,
-    Approval,
-    Billed,
-    Edge,
     EdgeKind,
     Episode,
     Exhausted,
-    FormatFault,
-    Grade,
     Message,
     Problem,
-    Sampling,
-    Span,
     Trace,
     is_logprob,
 )
@@ -33,10 +23,6 @@ from orgthink.util.errors import UserError
 from orgthink.util.files import LONGEST_LINE
 from orgthink.util.redaction import redact, redact_values
 from orgthink.util.settings import adapter, first_message
-
-_RECORD = (
-    Message, Sampling, Billed, Span, Edge, Exhausted, Approval, Trace, Problem, Grade, FormatFault, Episode,
-)  # fmt: skip
 
 _STRUCTURE: dict[type, tuple[str, ...]] = {
     Episode: ("id", "organization"), Problem: ("id", "task"), Trace: ("role",), Message: ("role",),
@@ -100,17 +86,6 @@ def _without_secrets(value: Any) -> Any:
         return redact_values(value)
     texts = [field.name for field in fields(value) if field.name not in _STRUCTURE.get(type(value), ())]
     return replace(value, **{name: _without_secrets(getattr(value, name)) for name in texts})
-
-
-def episode_schema() -> dict[str, Any]:
-    """The published JSON Schema of one line of episodes.jsonl."""
-    from pydantic import ConfigDict, TypeAdapter, with_config
-
-    for cls in _RECORD:
-        with_config(ConfigDict(use_attribute_docstrings=True))(cls)
-    schema = TypeAdapter(Episode).json_schema(mode="serialization")
-    schema["properties"]["schema_version"]["const"] = SCHEMA_VERSION
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def require_version(version: object, source: object) -> None:
@@ -193,7 +168,3 @@ def _numbers(value: Any) -> Iterator[float]:
         for each in fields(value):
             if each.name not in _UNCOUNTED:
                 yield from _numbers(getattr(value, each.name))
-
-
-if __name__ == "__main__":
-    print(json.dumps(episode_schema(), indent=2, ensure_ascii=False))
