@@ -16,31 +16,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NO_SCHEMAS = ("metadata", "default", "serialization")
-"""Parts of a pydantic schema that are not schemas."""
-
 
 @cache
 def adapter(cls: Any) -> TypeAdapter[Any]:
-    """Reads and writes values of a type as JSON. It stops at the first wrong item of a list: a million errors would
-    take a gigabyte."""
+    """Reads and writes values of a type as JSON."""
     from pydantic import TypeAdapter
-    from pydantic_core import SchemaValidator
 
-    found = TypeAdapter(cls)
-    found.validator = SchemaValidator(_failing_fast(found.core_schema))
-    return found
-
-
-def _failing_fast(schema: Any) -> Any:
-    """A pydantic schema whose lists end at their first error."""
-    match schema:
-        case dict():
-            inner = {name: each if name in _NO_SCHEMAS else _failing_fast(each) for name, each in schema.items()}
-            return inner | ({"fail_fast": True} if inner.get("type") in ("list", "tuple") else {})
-        case list() | tuple():
-            return type(schema)(map(_failing_fast, schema))
-    return schema
+    return TypeAdapter(cls)
 
 
 def plain(value: Any, hint: Any = None) -> Any:
