@@ -14,7 +14,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 
 from orgthink.models.config import DecoderConfig
-from orgthink.models.trainable import HuggingFaceModel
+from orgthink.models.huggingface import HuggingFaceModel
 
 TURN, END = "<|im_start|>", "<|im_end|>"
 

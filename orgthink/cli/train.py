@@ -99,7 +99,7 @@ class Train:
 
     def _job(self, recipe: str) -> Job:
         """The recipe's job, as the options set it. Files have their full path, so that a run resumes anywhere."""
-        from orgthink.models.trainable import LoraSettings
+        from orgthink.models.lora import LoraSettings
         from orgthink.training.recipes import registry as recipes
 
         lora = None if self.lora is None else LoraSettings(self.lora)

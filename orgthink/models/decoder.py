@@ -15,9 +15,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from orgthink.models.config import DecoderConfig, UnknownArchitecture
+from orgthink.models.lora import ADAPTER, Lora, LoraSettings, read_adapter, write_adapter
 from orgthink.models.rotary import Rotary, rotate
 from orgthink.models.tree_attention import Rectangle, tree_attention
-from orgthink.models.weights import from_hf, read_weights, to_hf
+from orgthink.models.weights import from_hf, parts_of, read_weights, to_hf
 
 # Shapes: B batch, T tokens, R rectangles, C hidden, H query heads, K key/value heads, D head size, V vocabulary.
 
@@ -47,6 +48,18 @@ class Norm(nn.RMSNorm):
         return F.rms_norm(x, self.normalized_shape, self.scale, self.eps)
 
 
+class Linear(nn.Linear):
+    """A linear layer that may have a low-rank adapter."""
+
+    def __init__(self, width: int, rows: int, *, bias: bool) -> None:
+        super().__init__(width, rows, bias=bias)
+        self.adapter: Lora | None = None
+
+    def forward(self, input: Tensor) -> Tensor:
+        output = super().forward(input)
+        return output if self.adapter is None else output + self.adapter(input)
+
+
 class Layer(nn.Module):
     """Attention and MLP, each with its norm before, perhaps one after, and its residual around."""
 
@@ -56,10 +69,10 @@ class Layer(nn.Module):
         self.head_dim = config.head_dim
         width, inner, rows = config.hidden_size, config.intermediate_size, sum(self.heads) * config.head_dim
         norm = partial(Norm, eps=config.rms_norm_eps, offset=float(config.is_gemma))
-        self.qkv = nn.Linear(width, rows, bias=config.qkv_bias)
-        self.output = nn.Linear(self.heads[0] * config.head_dim, width, bias=config.output_bias)
-        self.gate_up = nn.Linear(width, 2 * inner, bias=config.mlp_bias)
-        self.down = nn.Linear(inner, width, bias=config.mlp_bias)
+        self.qkv = Linear(width, rows, bias=config.qkv_bias)
+        self.output = Linear(self.heads[0] * config.head_dim, width, bias=config.output_bias)
+        self.gate_up = Linear(width, 2 * inner, bias=config.mlp_bias)
+        self.down = Linear(inner, width, bias=config.mlp_bias)
         self.attention_norm, self.mlp_norm = norm(width), norm(width)
         self.query_norm = norm(config.head_dim) if config.has_query_norms else None
         self.key_norm = norm(config.head_dim) if config.has_query_norms else None
@@ -100,6 +113,8 @@ class Decoder(nn.Module):
         self.layers: list[Layer] = nn.ModuleList(layers)  # type: ignore[assignment]
         self.norm = Norm(config.hidden_size, config.rms_norm_eps, float(config.is_gemma))
         self.head = None if config.tie_word_embeddings else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self._lora: LoraSettings | None = None
+        self._base: Path | None = None
         self._rotary = Rotary(config.rope, config.head_dim)
         self._sliding_rotary = Rotary(config.sliding_rope, config.head_dim) if config.sliding_rope else self._rotary
 
@@ -188,11 +203,40 @@ class Decoder(nn.Module):
             raise ValueError(f"{folder}: its weights are not those of its config.json: {error}") from error
         return model
 
+    def add_adapter(self, lora: LoraSettings, seed: int, base: Path) -> None:
+        """Add an adapter to the model of the folder `base`: afterwards only the adapter's weights are trained.
+        ValueError for targets that the model does not have."""
+        self.requires_grad_(False)
+        generator, adapted = torch.Generator().manual_seed(seed), set[str]()
+        for i, layer in enumerate(self.layers):
+            rows = [heads * layer.head_dim for heads in layer.heads]
+            for name in ("qkv", "output", "gate_up", "down"):
+                linear: Linear = getattr(layer, name)
+                parts = parts_of(f"layers.{i}.{name}", linear.out_features, rows)
+                if not any(map(lora.adapts, parts)):
+                    continue
+                adapter = Lora(parts, linear.in_features, lora, generator)
+                adapted.update(part.rpartition(".")[2] for part in adapter.names)
+                linear.adapter = adapter.to(self.device)
+        if missing := set(lora.targets) - adapted or ({"any layer"} if not adapted else set()):
+            raise ValueError(f"lora.targets names {', '.join(sorted(missing))}, which has no place in the model")
+        self._lora, self._base = lora, base
+
+    @property
+    def _adapters(self) -> list[Lora]:
+        return [module for module in self.modules() if isinstance(module, Lora)]
+
     def save(self, folder: Path) -> None:
+        """Write the weights, and an adapter next to them, to a model folder."""
         save_file(self.to_hf(), folder / "model.safetensors", metadata={"format": "pt"})
+        if self._lora is not None:
+            write_adapter(folder / ADAPTER, self._adapters, self._lora, str(self._base))
 
     def restore(self, folder: Path) -> None:
-        """Load weights that `save` wrote. ValueError for a model of another shape."""
+        """Load weights that `save` wrote, or only the adapter. ValueError for a model of another shape."""
+        if self._lora is not None:
+            read_adapter(folder / ADAPTER, self._adapters)
+            return
         try:
             found = DecoderConfig.load(folder)
         except UnknownArchitecture as error:
@@ -205,12 +249,22 @@ class Decoder(nn.Module):
     def from_hf(self, weights: Mapping[str, Tensor]) -> None:
         """Copy weights with Hugging Face names into this model. KeyError for one that is missing, RuntimeError for one
         of another shape or that the model does not have."""
-        self.load_state_dict(from_hf(self.state_dict(), weights, gemma=self.config.is_gemma))
+        self.load_state_dict(from_hf(self._own_weights, weights, gemma=self.config.is_gemma), strict=False)
 
+    @torch.no_grad()
     def to_hf(self) -> dict[str, Tensor]:
-        """Weights under Hugging Face names."""
-        rows = [heads * self.config.head_dim for heads in self.layers[0].heads]
-        return to_hf(self.state_dict(), rows, gemma=self.config.is_gemma)
+        """Weights under Hugging Face names, with an adapter merged in."""
+        rows, weights = [heads * self.config.head_dim for heads in self.layers[0].heads], self._own_weights
+        for name, module in self.named_modules():
+            if isinstance(module, Linear) and module.adapter is not None:
+                weight = weights[f"{name}.weight"]
+                weights[f"{name}.weight"] = weight + module.adapter.change().to(weight.dtype)
+        return to_hf(weights, rows, gemma=self.config.is_gemma)
+
+    @property
+    def _own_weights(self) -> dict[str, Tensor]:
+        """The weights without an adapter's."""
+        return {name: weight for name, weight in self.state_dict().items() if ".adapter." not in name}
 
 
 def _window_mask(positions: Tensor, rectangles: Sequence[Rectangle] | None, window: int) -> Tensor:

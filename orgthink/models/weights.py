@@ -76,6 +76,12 @@ def to_hf(state: Mapping[str, Tensor], qkv_rows: Sequence[int], *, gemma: bool) 
     return weights
 
 
+def parts_of(module: str, rows: int, qkv_rows: Sequence[int]) -> dict[str, int]:
+    """The Hugging Face names of the layers that a linear layer of a decoder fuses, and the output rows of each."""
+    names = [part.removesuffix(".weight") for part in _parts(f"{module}.weight", False)]
+    return dict(zip(names, qkv_rows if len(names) == 3 else [rows // len(names)] * len(names), strict=True))
+
+
 def _parts(name: str, gemma: bool) -> tuple[str, ...]:
     """The Hugging Face names of what a weight of a decoder consists of."""
     if name in _OUTER:

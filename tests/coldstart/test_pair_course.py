@@ -12,8 +12,8 @@ from random_model import END, TURN, write_random_model
 from safetensors.torch import load_file
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from orgthink.models.lora import LoraSettings
 from orgthink.models.tokenizer import Tokenizer
-from orgthink.models.trainable import LoraSettings
 from orgthink.record.episode import Message
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint

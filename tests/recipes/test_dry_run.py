@@ -20,7 +20,8 @@ from orgthink.grammar.solution import Proposal
 from orgthink.grammar.verdict import Report, Verdict
 from orgthink.models.config import DecoderConfig
 from orgthink.models.decoder import Decoder
-from orgthink.models.trainable import LoraSettings, open_trainable
+from orgthink.models.lora import LoraSettings
+from orgthink.models.trainable import open_trainable
 from orgthink.record.episode import StopReason
 from orgthink.record.folder import RunFolder
 from orgthink.runtime import Agent

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from orgthink.cli import main
 from orgthink.models.decoder import Decoder
-from orgthink.models.trainable import LoraSettings
+from orgthink.models.lora import LoraSettings
 from orgthink.training.coldstart.pairs import Pair, write
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, recipes, start, training_of
 

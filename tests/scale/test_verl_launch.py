@@ -15,7 +15,7 @@ from tiny_recipes import ASYNCTHINK, MARSRL, PARAMANAGER, named
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.evaluation.specs import RoleSpec
-from orgthink.models.trainable import LoraSettings
+from orgthink.models.lora import LoraSettings
 from orgthink.record.episode import Sampling
 from orgthink.training.cluster.verl import launch
 from orgthink.training.cluster.verl.launch import Placement, require, settings

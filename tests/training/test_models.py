@@ -8,7 +8,9 @@ import torch
 from architectures import tiny
 from transformers import AutoModelForCausalLM
 
-from orgthink.models.trainable import HuggingFaceModel, LoraSettings, open_trainable
+from orgthink.models.decoder import Decoder
+from orgthink.models.lora import Lora, LoraSettings
+from orgthink.models.trainable import open_trainable
 from orgthink.util.errors import UserError
 
 LORA = LoraSettings(rank=4, alpha=8.0)
@@ -97,9 +99,13 @@ def test_an_adapter_is_opened_by_peft(tmp_path):
 
 def test_only_the_adapter_is_trained(tmp_path):
     model = open_trainable(tiny(tmp_path), LoraSettings(rank=2, targets=("q_proj", "v_proj")))
-    assert isinstance(model, HuggingFaceModel)
+    assert isinstance(model, Decoder)
     trained = [name for name, weight in model.named_parameters() if weight.requires_grad]
-    assert trained and all("lora" in name and ("q_proj" in name or "v_proj" in name) for name in trained)
+    assert trained and all(".qkv.adapter." in name for name in trained)
+    changes = {name: one.change() for name, one in shaken(model).named_modules() if isinstance(one, Lora)}
+    for change in changes.values():
+        query, key, value = change.split([32, 16, 16])
+        assert query.any() and value.any() and not key.any()
 
 
 def test_bad_folders_are_one_line(tmp_path):

@@ -34,7 +34,7 @@ from orgthink.evaluation.grading import grade
 from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.measure.usage import sampled_tokens
 from orgthink.models.decoder import Decoder
-from orgthink.models.trainable import ADAPTER, LoraSettings
+from orgthink.models.lora import ADAPTER, LoraSettings
 from orgthink.record.episode import Episode, FormatError, Problem
 from orgthink.record.folder import RunFolder
 from orgthink.rewards.asyncthink import AsyncThinkReward, AsyncThinkScore

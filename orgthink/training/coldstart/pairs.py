@@ -20,9 +20,10 @@ from typing import Any
 import torch
 
 from orgthink.grammar.asyncthink import DIALECT, Injected, read
+from orgthink.models.lora import LoraSettings
 from orgthink.models.model_files import ModelFiles, context_of
 from orgthink.models.tokenizer import Tokenizer
-from orgthink.models.trainable import LoraSettings, open_trainable
+from orgthink.models.trainable import open_trainable
 from orgthink.record.episode import Episode, Message, Origin
 from orgthink.training.batches import POOL
 from orgthink.training.rows import Row

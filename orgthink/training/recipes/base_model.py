@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from orgthink.engines import EngineSpec, engine_spec
-from orgthink.models.trainable import LoraSettings, resolve_device, torch_dtype
+from orgthink.models.lora import LoraSettings
+from orgthink.models.trainable import resolve_device, torch_dtype
 from orgthink.record.folder import RunFolder
 from orgthink.tasks import file_of
 from orgthink.training import checkpoint

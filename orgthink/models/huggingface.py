@@ -1,0 +1,251 @@
+"""Any causal model of transformers behind the interface of our decoder: trained, in full or with LoRA, and sampled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from orgthink.models.lora import ADAPTER, LoraSettings, read_tensors
+from orgthink.models.tree_attention import tree_attention
+from orgthink.util.errors import UserError
+from orgthink.util.tabular import json_object
+from orgthink.util.terminal import reason
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+    from transformers import PreTrainedModel
+
+# Shapes: B rows, T tokens, R rectangles, C hidden, V vocabulary.
+
+ATTENTION = "orgthink_tree"
+"""Name under which transformers knows our attention over packed rows."""
+
+_BASE_LAYER = re.compile(r"(?:\.base_layer)+(?=\.|$)")
+"""Part that peft inserts into the names of layers with an adapter."""
+
+
+class HuggingFaceModel(nn.Module):
+    """A causal model of transformers, trained in full or with LoRA.
+
+    The model's own dropout stays off, because the sampler has none.
+    """
+
+    def __init__(self, model: PreTrainedModel, source: Path) -> None:
+        """`source` is the folder of the model."""
+        super().__init__()
+        self._model: Any = model.eval()
+        self._source = source
+        self._lora: LoraSettings | None = None
+
+    def add_adapter(self, lora: LoraSettings, seed: int, base: Path) -> None:
+        """Add an adapter: afterwards only its weights are trained. ValueError for targets that the model does not
+        have."""
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self._model, self._lora = _adapt(self._model, lora), lora
+
+    @property
+    def core(self) -> PreTrainedModel:
+        """The transformers model. With LoRA, its layers contain the adapter."""
+        return self._model if self._lora is None else self._model.get_base_model()
+
+    @property
+    def device(self) -> torch.device:
+        return self.core.device
+
+    def hidden(self, ids_BT: Tensor, positions_BT: Tensor | None = None, rectangles_R4: Tensor | None = None) -> Tensor:
+        if rectangles_R4 is not None:
+            self._require_full_attention()
+        mask = None if rectangles_R4 is None else rectangles_R4[None, None]  # 4 axes: it reaches `_attention` as it is
+        decoder: Any = self.core.base_model
+        out = decoder(input_ids=ids_BT, position_ids=positions_BT, attention_mask=mask, use_cache=False)
+        return out.last_hidden_state
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        head: Any = self.core.get_output_embeddings()
+        return head(hidden)
+
+    @torch.no_grad()
+    def to_hf(self) -> dict[str, Tensor]:
+        from transformers.core_model_loading import revert_weight_conversion
+
+        tied = self.core.all_tied_weights_keys.keys()
+        weights = {
+            _BASE_LAYER.sub("", name): weight
+            for name, weight in self.core.state_dict().items()
+            if ".lora_" not in name and name not in tied
+        }
+        for name, layer in _lora_layers(self.core):
+            changed = f"{_BASE_LAYER.sub('', name)}.{getattr(layer, 'parameter_name', 'weight')}"  # experts name theirs
+            weight = weights[changed]
+            weights[changed] = weight + layer.get_delta_weight("default").to(weight.dtype)
+        return revert_weight_conversion(self.core, weights)
+
+    def save(self, folder: Path) -> None:
+        self.core.config.save_pretrained(folder)
+        weights = {name: weight.contiguous() for name, weight in self.to_hf().items()}
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        if self._lora is not None:
+            self._model.save_pretrained(str(folder / ADAPTER), save_embedding_layers=False)
+
+    def restore(self, folder: Path) -> None:
+        if self._lora is None:
+            try:
+                self.core.load_state_dict(open_model(folder, self.core.dtype).state_dict())
+            except RuntimeError as error:
+                raise ValueError(f"{folder} holds a model of another shape: {reason(error)}") from error
+        else:
+            _restore_adapter(self._model, folder / ADAPTER / "adapter_model.safetensors")
+
+    def _require_full_attention(self) -> None:
+        kinds = {kind for kind in getattr(self.core.config, "layer_types", None) or () if kind != "full_attention"}
+        if self.core.config._attn_implementation != ATTENTION:
+            raise UserError(f"{self._source} computes its attention in its own way, which does not support packed rows")
+        if kinds:
+            raise UserError(
+                f"{self._source} has layers of type {', '.join(sorted(kinds))}, which do not support packed rows"
+            )
+
+
+def _attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **settings: Any
+) -> tuple[Tensor, None]:
+    """Attention for transformers: over packed rows if the mask is a table of rectangles, else PyTorch's.
+
+    UserError for packed rows of a model that adds something to its scores.
+    """
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    if attention_mask is None or attention_mask.dtype != torch.int64:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **settings)
+    for name in ("position_bias", "softcap", "s_aux", "sliding_window"):
+        if settings.get(name) is not None:
+            raise UserError(f"{type(module).__name__} has a {name}, which packed rows do not support")
+    mixed = tree_attention(query, key, value, attention_mask[0, 0].tolist(), settings.get("scaling"))
+    return mixed.transpose(1, 2), None
+
+
+def _adapt(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
+    """Add an adapter to the model in place. Afterwards only the adapter's weights are trained.
+
+    ValueError for targets that the model does not have, or that share their weights with another layer.
+    """
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ModuleNotFoundError as error:
+        raise UserError(f"LoRA needs {error.name}: pip install 'orgthink[train]'") from error
+    adapted = get_peft_model(
+        model,  # type: ignore[arg-type]
+        LoraConfig(
+            task_type="CAUSAL_LM",
+            r=lora.rank,
+            lora_alpha=lora.alpha,  # type: ignore[arg-type]  # peft accepts any number
+            lora_dropout=lora.dropout,
+            target_modules=list(lora.targets) or "all-linear",
+        ),
+    )
+    adapted.eval()
+    tied = {*model.all_tied_weights_keys.keys(), *model.all_tied_weights_keys.values()}
+    for name, layer in _lora_layers(model):
+        if f"{name}.weight" in tied:  # a folder stores one weight for both, and the adapter changes one of them
+            raise ValueError(f"lora.targets names {name}, which shares its weights with another layer: leave it out")
+        layer.lora_dropout.train()
+    return adapted  # type: ignore[return-value]
+
+
+def _lora_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Names and modules of the layers with an adapter."""
+    return ((name, module) for name, module in model.named_modules() if hasattr(module, "lora_A"))
+
+
+def _restore_adapter(model: PeftModel, file: Path) -> None:
+    from peft import get_peft_model_state_dict, set_peft_model_state_dict
+
+    weights, known = read_tensors(file), get_peft_model_state_dict(model, save_embedding_layers=False)
+    shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
+    if shapes != {name: tuple(weight.shape) for name, weight in known.items()}:
+        raise ValueError(f"{file} holds another adapter: its layers or its rank differ from those of this training")
+    set_peft_model_state_dict(model, weights)
+
+
+def open_model(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+    """The transformers model of a folder. UserError unless its files hold exactly the weights of its config."""
+    try:
+        from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM
+        from transformers.masking_utils import sdpa_mask
+    except ModuleNotFoundError as error:
+        raise UserError(f"training this model needs {error.name}: pip install 'orgthink[train]'") from error
+    if kernel := _kernel(json_object(folder / "config.json")):
+        raise UserError(f"{folder / 'config.json'} names the code {kernel!r}: a model may name none")
+    try:
+        with _quiet():
+            model, found = AutoModelForCausalLM.from_pretrained(
+                folder,
+                dtype=dtype,
+                attn_implementation="sdpa",
+                local_files_only=True,
+                trust_remote_code=False,  # unsaid, it asks at the terminal
+                use_safetensors=True,
+                ignore_mismatched_sizes=True,  # `found` lists them
+                output_loading_info=True,
+            )
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # files of a folder that are odd, or ask for what is not installed, raise anything
+        raise UserError(f"{folder} has no causal model: {reason(error)}") from error
+    wrong = {kind: sorted(map(str, found[kind])) for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")}
+    for kind, names in wrong.items():
+        if names:
+            raise UserError(
+                f"the weights in {folder} do not match its config.json: {kind.replace('_keys', '')} {names[0]}"
+                + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+            )
+    AttentionInterface.register(ATTENTION, _attention)
+    AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+    with _quiet():
+        model.set_attn_implementation(ATTENTION)
+    return model
+
+
+def _kernel(values: Any) -> str | None:
+    """The program of the Hub that the values of a config name for attention, which transformers would fetch and run."""
+    match values:
+        case {"_attn_implementation": str() as name} if "/" in name:
+            return name
+        case Mapping():
+            return next(filter(None, map(_kernel, values.values())), None)
+        case list():
+            return next(filter(None, map(_kernel, values)), None)
+    return None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Suppress the progress bars and reports of transformers: the caller reports an error in one line."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+@torch.no_grad()
+def require_plain_head(model: HuggingFaceModel, folder: Path) -> None:
+    """UserError if the logits are not a linear map of the final hidden states: some models cap or scale them."""
+    ids = torch.tensor([[0, 1]]).to(model.device)
+    ours, theirs = model.logits(model.hidden(ids)), model.core(input_ids=ids, use_cache=False).logits
+    if not torch.allclose(ours.float(), theirs.float(), rtol=1e-2, atol=1e-3):
+        raise UserError(f"{folder} caps or scales its logits, which the trainers do not: choose another model")

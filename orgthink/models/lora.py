@@ -1,0 +1,138 @@
+"""Low-rank adapters (LoRA) of a decoder's linear layers, in the file format of PEFT."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from orgthink.util.files import require_file_to_read
+
+ADAPTER = "adapter"
+"""Subfolder of a model folder that holds the adapter. The model's weights have it merged in."""
+
+_WEIGHTS = "adapter_model.safetensors"
+
+_PREFIX = "base_model.model."
+"""What PEFT writes before the names of a model's modules."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoraSettings:
+    """A low-rank adapter that is trained instead of the weights."""
+
+    rank: int
+    """Rank of the update of each weight matrix."""
+    alpha: float = 32.0
+    """Numerator of the update's scale, alpha / rank."""
+    dropout: float = 0.0
+    """Dropout rate on the adapter's input. Reinforcement learning needs 0, because the sampler has no dropout."""
+    targets: tuple[str, ...] = ()
+    """Last parts of the names of the adapted layers, such as `q_proj`; empty: every linear layer except the head."""
+
+    def __post_init__(self) -> None:
+        if self.rank < 1:
+            raise ValueError(f"the LoRA rank is {self.rank}: it must be at least 1")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"the LoRA dropout is {self.dropout}: it must be in [0, 1)")
+
+    def adapts(self, module: str) -> bool:
+        """Whether the layer with this name gets an adapter."""
+        return not self.targets or module.rpartition(".")[2] in self.targets
+
+
+class Lora(nn.Module):
+    """The change B A x · alpha / rank of a linear layer, or of some of the layers that it fuses.
+
+    `down` holds the matrices A of all adapted parts, so that the input is read once; `up` holds the matrix B of each.
+    """
+
+    def __init__(
+        self, parts: Mapping[str, int], width: int, settings: LoraSettings, generator: torch.Generator
+    ) -> None:
+        """`parts`: output rows of each fused layer by its name. As in PEFT, A is uniform and B is 0 at first."""
+        super().__init__()
+        self.parts = dict(parts)
+        self.names = [name for name in parts if settings.adapts(name)]
+        self.rank, self.scale, self.dropout = settings.rank, settings.alpha / settings.rank, settings.dropout
+        down = torch.empty(len(self.names) * settings.rank, width)
+        self.down = nn.Parameter(down.uniform_(-(width**-0.5), width**-0.5, generator=generator))
+        self.up = nn.ParameterList([torch.zeros(parts[name], settings.rank) for name in self.names])
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = F.linear(F.dropout(x, self.dropout), self.down.to(x.dtype)).split(self.rank, -1)
+        changes = {
+            name: F.linear(part, up.to(x.dtype)) for name, part, up in zip(self.names, inner, self.up, strict=True)
+        }
+        empty = x.new_zeros(1).expand(*x.shape[:-1], 1)
+        return self.scale * torch.cat(
+            [changes.get(name, empty.expand(*x.shape[:-1], rows)) for name, rows in self.parts.items()], -1
+        )
+
+    def change(self) -> Tensor:
+        """What it adds to the weights of its layer, in the shape of these."""
+        changes = {name: up @ down for name, down, up in self.matrices()}
+        width = self.down.shape[1]
+        return self.scale * torch.cat(
+            [changes.get(name, self.down.new_zeros(rows, width)) for name, rows in self.parts.items()]
+        )
+
+    def matrices(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """Name, A and B of each adapted layer."""
+        return zip(self.names, self.down.split(self.rank), self.up, strict=True)
+
+
+def write_adapter(folder: Path, adapters: Sequence[Lora], settings: LoraSettings, base: str) -> None:
+    """Write an adapter of the model `base` in PEFT's format."""
+    folder.mkdir(exist_ok=True)
+    weights: dict[str, Tensor] = {}
+    for name, down, up in (matrices for one in adapters for matrices in one.matrices()):
+        weights |= {f"{_PREFIX}{name}.lora_A.weight": down.detach().contiguous()}
+        weights |= {f"{_PREFIX}{name}.lora_B.weight": up.detach().contiguous()}
+    save_file(weights, folder / _WEIGHTS, metadata={"format": "pt"})
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base,
+        "r": settings.rank,
+        "lora_alpha": settings.alpha,
+        "lora_dropout": settings.dropout,
+        "target_modules": sorted({name.rpartition(".")[2] for one in adapters for name in one.names}),
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+@torch.no_grad()
+def read_adapter(folder: Path, adapters: Sequence[Lora]) -> None:
+    """Load the weights of an adapter with the same layers and rank. ValueError for another one."""
+    file = folder / _WEIGHTS
+    weights = read_tensors(file)
+    wanted = {
+        f"{_PREFIX}{name}.lora_{side}.weight": matrix
+        for one in adapters
+        for name, down, up in one.matrices()
+        for side, matrix in (("A", down), ("B", up))
+    }
+    if {name: x.shape for name, x in weights.items()} != {name: x.shape for name, x in wanted.items()}:
+        raise ValueError(f"{file} holds another adapter: its layers or its rank differ from those of this training")
+    for name, matrix in wanted.items():
+        matrix.copy_(weights[name])
+
+
+def read_tensors(file: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file. ValueError if it is missing or damaged."""
+    try:
+        require_file_to_read(file)
+        return load_file(file)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{file} cannot be read: {error}") from error
