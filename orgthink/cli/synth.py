@@ -24,7 +24,6 @@ from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.record.guard import failure_message
 from orgthink.runtime.clock import run_main
 from orgthink.util.errors import UserError, required, user_input
-from orgthink.util.tabular import has_parquet
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:
@@ -152,8 +151,6 @@ def report(folder: RunFolder, harvest: Harvest) -> int:
 
     summary = harvest.summary()
     show(f"{summary['pairs']} query-response pairs of {summary['kept']} traces are in {folder.path / ROWS}")
-    if not has_parquet():
-        show("pip install 'orgthink[data]' and --resume write them as parquet too")
     for reason, count in summary["dropped"].items():
         show(f"dropped {count:>6}  {reason}")
     count = len(harvest.failed)

@@ -56,7 +56,7 @@ _PREPARED = ("archive.json", "best.json", "bank.json", "population.json", "prepa
 """Files of searches in the arena."""
 
 _DATA = {
-    *_FILES, *_PREPARED, LOCK, "pairs.jsonl", "pairs.parquet", "dropped.jsonl", "synth.json", "trajectories.json",
+    *_FILES, *_PREPARED, LOCK, "pairs.jsonl", "dropped.jsonl", "synth.json", "trajectories.json",
     "results.json", "table.md",
 } - {"view.html"}  # fmt: skip
 """Files that an export may not replace."""

@@ -8,17 +8,11 @@ import io
 import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from orgthink.util.errors import UserError
 from orgthink.util.files import read_whole
-
-
-def has_parquet() -> bool:
-    """Whether parquet can be read and written: pyarrow is installed."""
-    return find_spec("pyarrow") is not None
 
 
 def read_rows(file: Path, columns: Sequence[str]) -> Iterator[Any]:
@@ -59,17 +53,12 @@ def _parsed(file: Path, parse: Callable[[bytes], Any]) -> Any:
         raise UserError(f"{file} cannot be read: {error}") from error
 
 
-def parquet_bytes(rows: Sequence[Mapping[str, Any]], file: Path, types: Mapping[str, str] | None = None) -> bytes:
-    """The bytes of a parquet table for `file`. `types` maps each column to pyarrow's name of its type; by default both
-    are inferred from the rows.
-
-    UserError with the file if pyarrow is missing or a value does not fit its type.
-    """
+def parquet_bytes(rows: Sequence[Mapping[str, Any]], file: Path) -> bytes:
+    """The bytes of a parquet table for `file`. UserError with the file without pyarrow, or if a value does not fit."""
     arrow, parquet = _pyarrow(file)
-    fields = [(name, arrow.type_for_alias(kind)) for name, kind in (types or {}).items()]
     content = io.BytesIO()
     try:
-        parquet.write_table(arrow.Table.from_pylist(list(rows), arrow.schema(fields) if fields else None), content)
+        parquet.write_table(arrow.Table.from_pylist(list(rows)), content)
     except (ValueError, OverflowError) as error:  # half a surrogate pair, or a number past 64 bits
         raise UserError(f"{file} cannot be written: {error}") from error
     return content.getvalue()

@@ -19,7 +19,7 @@ from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.batches import POOL, Cursor, batches
 from orgthink.training.cluster.sizing.model import QWEN3_4B
-from orgthink.training.coldstart.pairs import Pair, end_of_text, epoch_part, rows_of, sft_course, write
+from orgthink.training.coldstart.pairs import Pair, end_of_text, epoch_part, pair_rows, row_course, rows_of, write
 from orgthink.training.rows import Row
 from orgthink.training.sft import SftSettings, train
 
@@ -106,7 +106,9 @@ def test_ctrl_c_saves_and_the_run_goes_on_exactly(tmp_path, rows_file, kind, lor
     base = tiny(tmp_path / "base", kind)
 
     def go(name):
-        return train(sft_course(base, rows_file, lora), SETTINGS, folder(tmp_path / name), lambda line: None)
+        return train(
+            row_course(base, pair_rows(base, rows_file), lora), SETTINGS, folder(tmp_path / name), lambda line: None
+        )
 
     whole, steps = go("whole"), 0
 

@@ -27,7 +27,7 @@ from orgthink.record.folder import RunFolder
 from orgthink.runtime import Agent
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.cluster.sizing.model import QWEN3_4B, QWEN3_30B_A3B
-from orgthink.training.coldstart.pairs import Pair, sft_course, write
+from orgthink.training.coldstart.pairs import Pair, pair_rows, row_course, write
 from orgthink.training.marsrl import chain
 from orgthink.training.marsrl.rollout import STREAMS
 from orgthink.training.marsrl.segments import Segments
@@ -67,7 +67,7 @@ PAIRS = [Pair("Numbers: 1, 2, 3. Target: 6.", " <ANSWER> 1 + 2 + 3 </ANSWER>")]
 def step(folder, tmp_path, lora, dtype):
     """One step of supervised fine-tuning; its metrics."""
     write(tmp_path / "rows.jsonl", PAIRS)
-    course = sft_course(folder, tmp_path / "rows.jsonl", lora, dtype=dtype)
+    course = row_course(folder, pair_rows(folder, tmp_path / "rows.jsonl"), lora, dtype=dtype)
     settings = SftSettings(steps=1, warmup=1, learning_rate=1e-6, batch_tokens=200)
     lines = []
     train(course, settings, RunFolder.create(tmp_path / "run", "train", settings), lines.append)

@@ -71,10 +71,11 @@ def test_pairs_that_are_too_long_are_left_out(tmp_path, pairs, capsys):
     row = {"query": "of " * 300, "response": "3"}
     pairs.write_text(pairs.read_text() + json.dumps(row) + "\n" + json.dumps(row))
     given = ["asyncthink-sft", *MODEL, "--pairs", str(pairs), "--steps", "1", "--out", str(tmp_path / "run")]
-    said = complaint(given, capsys)
-    assert "row 2: " in said and "1 of 3 rows more are too long: --set longest=256 leaves them out" in said
-    assert main(["train", *given, "--set", "longest=256"]) == 0
-    assert "2 of 3 rows have more than 256 tokens: left out" in capsys.readouterr().out
+    assert main(["train", *given]) == 0
+    assert "2 of 3 rows have more than 256 tokens: left out" in capsys.readouterr().out, "the model's context"
+    assert "all rows have more than 3 tokens" in complaint(
+        [*given[:-1], tmp_path / "short", "--set", "longest=3"], capsys
+    )
 
 
 def test_bad_input_is_one_line(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Query–response pairs for supervised fine-tuning, stored as JSON lines or parquet.
+"""Query–response pairs for supervised fine-tuning, stored as JSON lines.
 
 An AsyncThink trace with n_q sub-queries gives 2·n_q + 1 pairs (section 4.2 of the paper). The organizer is prompted at
 the start and after each of its n_q Joins, which gives n_q + 1 pairs. Each worker is prompted once.
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from itertools import groupby
-from math import ceil
+from math import ceil, inf
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from orgthink.util.errors import UserError, user_input
 from orgthink.util.files import write_whole
 from orgthink.util.redaction import redact
 from orgthink.util.settings import typed
-from orgthink.util.tabular import parquet_bytes, read_rows
+from orgthink.util.tabular import read_rows
 from orgthink.util.terminal import show
 
 
@@ -109,24 +109,9 @@ def read_pairs(path: Path | str) -> list[Pair]:
 
 
 def write(path: Path, pairs: Iterable[Pair]) -> None:
-    """Write pairs to a file in one piece: parquet if its name ends in `.parquet`, else one JSON object per line.
-
-    UserError for parquet if pyarrow is not installed.
-    """
-    lines = map(line, pairs)
-    if path.suffix == ".parquet":
-        names = {"str": "string", "int": "int64", "bool": "bool"}
-        types = {field.name: names[str(field.type)] for field in fields(Pair)}
-        content = parquet_bytes([json.loads(text) for text in lines], path, types)  # the same text as in lines
-    else:
-        content = b"".join(lines)
-    write_whole(path, content)
-
-
-def line(pair: Pair) -> bytes:
-    """A pair as a line of JSON. A lone surrogate, which UTF-8 cannot encode, becomes `?`."""
-    row = asdict(pair)
-    return json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    """Write pairs to a file as JSON lines, in one piece. A lone surrogate, which UTF-8 lacks, becomes `?`."""
+    lines = [json.dumps(asdict(pair), ensure_ascii=False) + "\n" for pair in pairs]
+    write_whole(path, "".join(lines).encode("utf-8", "replace"))
 
 
 def _pair(row: Any, place: str) -> Pair:
@@ -148,28 +133,11 @@ def _pair(row: Any, place: str) -> Pair:
     return pair
 
 
-def sft_course(
-    model_folder: Path,
-    rows_file: Path,
-    lora: LoraSettings | None = None,
-    *,
-    dtype: torch.dtype = torch.float32,
-    device: str = "cpu",
-    seed: int = 0,
-    longest: int | None = None,
-) -> Course:
-    """Train the causal model of a Hugging Face folder on the pairs of a file, with all its weights or with LoRA. Pairs
-    of more than `longest` tokens are left out.
-
-    UserError names the folder that cannot be trained, or the file and the row.
-    """
-    return row_course(
-        model_folder, pair_rows(model_folder, rows_file, longest), lora, dtype=dtype, device=device, seed=seed
-    )
-
-
 def pair_rows(model_folder: Path, rows_file: Path, longest: int | None = None) -> list[Row]:
-    """The rows of the pairs of a file that have at most `longest` tokens. UserError for those that cannot be used."""
+    """The rows of the pairs of a file, without those of more than `longest` tokens or than the model's context.
+
+    UserError for pairs that cannot be used.
+    """
     with user_input():
         tokenizer = Tokenizer(model_folder)
     pairs = read_pairs(rows_file)
@@ -177,26 +145,13 @@ def pair_rows(model_folder: Path, rows_file: Path, longest: int | None = None) -
     for number, (pair, row) in enumerate(zip(pairs, rows, strict=True), 1):
         if sum(row.trained[1:]) <= pair.last:  # the token that ends the text is not of the response
             raise UserError(f"{rows_file}, row {number}: the response has no tokens")
-    short = [row for row in rows if longest is None or len(row) <= longest]
+    most = min((length for length in (longest, context_of(model_folder)) if length is not None), default=inf)
+    short = [row for row in rows if len(row) <= most]
     if not short:
-        raise UserError(f"{rows_file}: all rows have more than {longest} tokens")
+        raise UserError(f"{rows_file}: all rows have more than {most} tokens")
     if len(short) < len(rows):
-        show(f"{rows_file}: {len(rows) - len(short)} of {len(rows)} rows have more than {longest} tokens: left out")
-    _require_context(rows_file, rows, context_of(model_folder), longest)
+        show(f"{rows_file}: {len(rows) - len(short)} of {len(rows)} rows have more than {most} tokens: left out")
     return short
-
-
-def _require_context(file: Path, rows: list[Row], context: int | None, longest: int | None) -> None:
-    """UserError if rows that are not left out do not fit the model's context."""
-    if context is None or (longest is not None and longest <= context):
-        return
-    if long := [(number, len(row)) for number, row in enumerate(rows, 1) if len(row) > context]:
-        number, tokens = long[0]
-        others = f", and {len(long) - 1} of {len(rows)} rows more are too long" if len(long) > 1 else ""
-        raise UserError(
-            f"{file}, row {number}: {tokens} tokens, but the model's context is {context}{others}: "
-            f"--set longest={context} leaves them out"
-        )
 
 
 def row_course(

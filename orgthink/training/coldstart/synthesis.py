@@ -4,12 +4,11 @@ A run folder of kind `synth`:
 
     config.json      the plan
     episodes.jsonl   the teacher's texts, one record per problem, appended as each arrives
-    pairs.jsonl      pairs of the accepted records, appended as each record arrives
-    pairs.parquet    the same pairs, written when the run ends
+    pairs.jsonl      pairs of the accepted records
     dropped.jsonl    the rejected records, each with its reason
     synth.json       the number of accepted records, and of rejected ones by reason
 
-All other files are functions of config.json and episodes.jsonl. A resumed run writes them again.
+The last three are functions of the first two. They are written when the run ends; a resumed run writes them again.
 """
 
 from __future__ import annotations
@@ -37,11 +36,10 @@ from orgthink.training.coldstart.teachers import MODEL, PROGRAM, Teach, lesson, 
 from orgthink.training.coldstart.transcript import Dropped, Reason, read_transcript
 from orgthink.util.concurrency import run_all
 from orgthink.util.errors import Failure, UserError, pick, require_at_least
-from orgthink.util.files import open_to_append, write_whole
+from orgthink.util.files import write_whole
 from orgthink.util.redaction import redact_json
-from orgthink.util.tabular import has_parquet
 
-ROWS, TABLE = "pairs.jsonl", "pairs.parquet"
+ROWS = "pairs.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,19 +196,14 @@ async def synthesise(
         harvest = await asyncio.to_thread(harvested, plan, journal.episodes, journal.crash)
         done = {record.id for record in journal.episodes}
         missing = [problem for name, problem in todo.items() if name not in done]
-        pairs.write(folder.path / ROWS, harvest.rows)
-        with open_to_append(folder.path / ROWS) as rows:
 
-            async def work(problem: Problem) -> None:
-                guard = Guard(problem, plan.writer, 0, plan.capacity, journal.crash)
-                record = guard.store(journal, await guard.run(teach(problem)))
-                became = await asyncio.to_thread(judged, plan, record, journal.crash)
-                harvest.take(record, became)
-                if isinstance(became, Episode):
-                    rows.write(b"".join(map(pairs.line, pairs_of(became, plan.author))))
-                progress(harvest)
+        async def work(problem: Problem) -> None:
+            guard = Guard(problem, plan.writer, 0, plan.capacity, journal.crash)
+            record = guard.store(journal, await guard.run(teach(problem)))
+            harvest.take(record, await asyncio.to_thread(judged, plan, record, journal.crash))
+            progress(harvest)
 
-            await run_all(work, missing, plan.concurrency, stop)
+        await run_all(work, missing, plan.concurrency, stop)
         conclude(folder, harvest)
     return harvest
 
@@ -224,10 +217,7 @@ def harvested(plan: Synthesis, records: Iterable[Episode], crash: Crash) -> Harv
 
 
 def conclude(folder: RunFolder, harvest: Harvest) -> None:
-    """Write the pairs, the rejected records and the summary, in the order of the problems.
-
-    The parquet file needs pyarrow; without it, it is left out.
-    """
+    """Write the pairs, the rejected records and the summary, in the order of the problems."""
     place = {name: place for place, name in enumerate(problems(harvest.plan))}
     harvest.accepted.sort(key=lambda episode: place[episode.id])
     harvest.dropped.sort(key=lambda dropped: place[dropped[0].id])
@@ -235,6 +225,4 @@ def conclude(folder: RunFolder, harvest: Harvest) -> None:
     lines = [redact_json(json.dumps(line, ensure_ascii=False)).encode("utf-8", "replace") + b"\n" for line in dropped]
     write_whole(folder.path / "dropped.jsonl", b"".join(lines))
     pairs.write(folder.path / ROWS, harvest.rows)
-    if has_parquet():
-        pairs.write(folder.path / TABLE, harvest.rows)
     folder.write_json("synth.json", harvest.summary())

@@ -67,16 +67,6 @@ class Transcript:
     """Text of each worker, in the order of the forks."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Worker:
-    """The two sections of a worker."""
-
-    query: str
-    """The worker's sub-query."""
-    text: str
-    """The worker's own text."""
-
-
 def read_transcript(text: str, plan: Sequence[Step], capacity: int) -> Transcript:
     """Parse and check a teacher's text. Raises Dropped at the first broken rule."""
     organizer, workers = _sections(text)
@@ -85,12 +75,12 @@ def read_transcript(text: str, plan: Sequence[Step], capacity: int) -> Transcrip
     forks = [part for part in actions if isinstance(part, Fork)]
     if [fork.key for fork in forks] != list(workers):
         raise Dropped(Reason.WORKERS, f"forks {[fork.key for fork in forks]}, workers {list(workers)}")
-    returned = {fork.key: _returned(fork, workers[fork.key]) for fork in forks}
-    return Transcript(_joined(actions, returned), tuple(workers[fork.key].text for fork in forks))
+    returned = {fork.key: _returned(fork, *workers[fork.key]) for fork in forks}
+    return Transcript(_joined(actions, returned), tuple(workers[fork.key][1] for fork in forks))
 
 
-def _sections(text: str) -> tuple[str, dict[str, _Worker]]:
-    """The organizer's text, and the workers by key."""
+def _sections(text: str) -> tuple[str, dict[str, tuple[str, str]]]:
+    """The organizer's text; sub-query and text of each worker by key."""
     text = text[max(text.rfind(_FIRST), 0) :]
     headers = list(_HEADER.finditer(text))
     names = [header[1] for header in headers]
@@ -101,7 +91,7 @@ def _sections(text: str) -> tuple[str, dict[str, _Worker]]:
     ends = [*(header.start() for header in headers[1:]), len(text)]
     bodies = [text[header.end() : end].strip() for header, end in zip(headers, ends, strict=True)]
     pairs = zip(bodies[2::2], bodies[3::2], strict=True)
-    return bodies[1], {key: _Worker(query, body) for key, (query, body) in zip(keys, pairs, strict=True)}
+    return bodies[1], dict(zip(keys, pairs, strict=True))
 
 
 def _organized(text: str, capacity: int) -> list[Action | Injected]:
@@ -144,11 +134,11 @@ def _require_structure(actions: Sequence[Action | Injected], plan: Sequence[Step
         raise Dropped(Reason.STRUCTURE, f"{render_plan(done)} instead of {render_plan(plan)}")
 
 
-def _returned(fork: Fork, worker: _Worker) -> str:
+def _returned(fork: Fork, query: str, text: str) -> str:
     """Text that a worker returns to its fork. Raises Dropped if the worker breaks a rule."""
-    if not worker.query or worker.query.split() != fork.query.split():
-        raise Dropped(Reason.SUB_QUERY, f"{worker.query!r} instead of {fork.query.strip()!r}")
-    actions = _actions(worker.text, "fork", "join", "answer", "return")
+    if not query or query.split() != fork.query.split():
+        raise Dropped(Reason.SUB_QUERY, f"{query!r} instead of {fork.query.strip()!r}")
+    actions = _actions(text, "fork", "join", "answer", "return")
     for action in actions:
         if not isinstance(action, Think | Return):
             raise Dropped(FormatError.MALFORMED_TAG, DIALECT.render(action))

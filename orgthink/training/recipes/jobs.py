@@ -88,10 +88,11 @@ class Pairs(FromModel):
         read_pairs(self.pairs)  # before the run folder is made
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        from orgthink.training.coldstart.pairs import sft_course
+        from orgthink.training.coldstart.pairs import pair_rows, row_course
 
         assert self.pairs is not None
-        course = sft_course(self.start_folder(folder), Path(self.pairs), **self.how, longest=self.longest)
+        base = self.start_folder(folder)
+        course = row_course(base, pair_rows(base, Path(self.pairs), self.longest), **self.how)
         made_for = self._made_for
         require_unchanged(folder, "pairs.json", self.pairs, {"sha256": sha256(Path(self.pairs))})
 
