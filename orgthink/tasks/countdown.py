@@ -3,8 +3,7 @@
 Two solutions differ when they use different numbers or an operator a different number of times.
 
 `countdown` has the paper's data: 100 held-out targets with 4 sets of numbers each, and 22,500 training problems, 25
-for each of the other 900 targets. A set is drawn, and checked, when it is first asked for. Smaller tasks draw from an
-endless stream of sets: all solutions of a set are computed in a table over its subsets, and a target of it is taken.
+for each of the other 900 targets. A set is drawn, and checked, when it is first asked for.
 
 Ours, where the paper is silent: a set has six numbers and never contains its target.
 """
@@ -15,7 +14,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -123,28 +122,15 @@ class CountdownSize:
     """n_s: number of different solutions required."""
     used: tuple[int, int] = (3, 6)
     """Fewest and most numbers in a solution."""
-    guaranteed: int = 6
-    """A problem has `required` solutions that use at most this many numbers."""
-    sets: tuple[int, int] | None = None
-    """Sets of numbers of each training target and of each test target; without, every problem has a new one."""
+    sets: tuple[int, int] = (25, 4)
+    """Sets of numbers of each training target and of each test target."""
     offered: int = 16
     """Most expressions of an answer that are graded, right or wrong, against guessing: what follows them counts neither
     way."""
 
 
-@lru_cache(maxsize=4096)  # the mini task has 3,003 sets in all
-def _qualifying(size: CountdownSize, numbers: tuple[int, ...]) -> tuple[int, ...]:
-    found: Counter[int] = Counter()
-    low, high = size.targets
-    for mask, values in all_solutions(list(numbers), size.guaranteed).items():
-        if mask.bit_count() >= size.used[0]:
-            for value, counts in values.items():
-                found[value] += len(counts)
-    return tuple(sorted(t for t, n in found.items() if low <= t <= high and n >= size.required and t not in numbers))
-
-
 class Countdown(Task):
-    """`countdown` (paper size), `countdown-mini` and its single-solution form, by their sizes."""
+    """Countdown of a size."""
 
     def __init__(self, name: str, size: CountdownSize, like: str | None = None) -> None:
         """`like` names a task with the same held-out targets, so that neither leaks into the other."""
@@ -158,13 +144,8 @@ class Countdown(Task):
         return frozenset(random.Random(f"{self._targets_of} targets").sample(range(low, high + 1), self.size.held_out))
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
-        """Problems in the order of a seeded generator, the test problems balanced over their targets."""
-        rng = random.Random(f"{self.name} {split} {seed}")
-        return self._stream(split, rng) if self.size.sets is None else self._rows(split, rng)
-
-    def _rows(self, split: Split, rng: random.Random) -> Iterator[Problem]:
         """The first set of each target in random order, then the second set of each, and all of them again."""
-        assert self.size.sets is not None
+        rng = random.Random(f"{self.name} {split} {seed}")
         low, high = self.size.targets
         targets = [t for t in range(low, high + 1) if (t in self.test_targets) == (split == "test")]
         while True:
@@ -180,27 +161,6 @@ class Countdown(Task):
             if target not in numbers and numbers not in known and has_solutions(numbers, target, self.size.required):
                 known.append(numbers)
         return known[i]
-
-    def _stream(self, split: Split, rng: random.Random) -> Iterator[Problem]:
-        """New sets, with one qualifying target each.
-
-        Small targets qualify far more often. Test problems are balanced over their targets: a set is used only for the
-        least frequent targets so far.
-        """
-        taken = dict.fromkeys(sorted(self.test_targets), 0) if split == "test" else {}
-        while True:
-            numbers = sorted(rng.sample(range(1, self.size.largest + 1), self.size.given))
-            targets = [t for t in self.qualifying(numbers) if (t in self.test_targets) == (split == "test")]
-            if split == "test":
-                targets = [t for t in targets if taken[t] == min(taken.values())]
-            if targets:
-                target = rng.choice(targets)
-                taken[target] = taken.get(target, 0) + 1
-                yield self.problem(numbers, target)
-
-    def qualifying(self, numbers: list[int]) -> tuple[int, ...]:
-        """Targets with enough solutions from these numbers, sorted; never one of the numbers."""
-        return _qualifying(self.size, tuple(numbers))
 
     def problem(self, numbers: list[int], target: int) -> Problem:
         instruction = self._instruction(len(numbers))
@@ -273,5 +233,5 @@ def strict(problem: Problem, answer: str) -> Grade:
     return Countdown("countdown", replace(COUNTDOWN.size, offered=problem.required)).grade(problem, answer)
 
 
-COUNTDOWN = Countdown("countdown", CountdownSize(largest=100, given=6, targets=(1, 1000), held_out=100, sets=(25, 4)))
+COUNTDOWN = Countdown("countdown", CountdownSize(largest=100, given=6, targets=(1, 1000), held_out=100))
 """Countdown of the AsyncThink paper: four different expressions of six numbers up to 100 that make a target."""

@@ -6,16 +6,59 @@ Only the first n_s expressions are graded.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from orgthink.record.episode import Grade, Problem
-from orgthink.tasks.countdown import Countdown, CountdownSize
+from orgthink.tasks.countdown import Countdown, CountdownSize, all_solutions
 from orgthink.tasks.task import Solution, Split, Task
 
+GUARANTEED = 3
+"""A problem has its required solutions with at most this many numbers."""
 
-class CountdownMini(Countdown):
+
+@lru_cache(maxsize=4096)  # five numbers up to 15 have 3,003 sets in all
+def _qualifying(size: CountdownSize, numbers: tuple[int, ...]) -> tuple[int, ...]:
+    found: Counter[int] = Counter()
+    low, high = size.targets
+    for mask, values in all_solutions(list(numbers), GUARANTEED).items():
+        if mask.bit_count() >= size.used[0]:
+            for value, counts in values.items():
+                found[value] += len(counts)
+    return tuple(sorted(t for t, n in found.items() if low <= t <= high and n >= size.required and t not in numbers))
+
+
+class CountdownStream(Countdown):
+    """Countdown in which every problem has a new set of numbers. All solutions of a set are computed, and a target of
+    it is taken."""
+
+    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
+        """New sets, with one qualifying target each.
+
+        Small targets qualify far more often. Test problems are balanced over their targets: a set is used only for the
+        least frequent targets so far.
+        """
+        rng = random.Random(f"{self.name} {split} {seed}")
+        taken = dict.fromkeys(sorted(self.test_targets), 0) if split == "test" else {}
+        while True:
+            numbers = sorted(rng.sample(range(1, self.size.largest + 1), self.size.given))
+            targets = [t for t in self.qualifying(numbers) if (t in self.test_targets) == (split == "test")]
+            if split == "test":
+                targets = [t for t in targets if taken[t] == min(taken.values())]
+            if targets:
+                target = rng.choice(targets)
+                taken[target] = taken.get(target, 0) + 1
+                yield self.problem(numbers, target)
+
+    def qualifying(self, numbers: list[int]) -> tuple[int, ...]:
+        """Targets with enough solutions from these numbers, sorted; never one of the numbers."""
+        return _qualifying(self.size, tuple(numbers))
+
+
+class CountdownMini(CountdownStream):
     """Countdown with a program that writes traces for `orgthink synth --teacher program`."""
 
     @property
@@ -26,12 +69,12 @@ class CountdownMini(Countdown):
 
 
 COUNTDOWN_MINI = CountdownMini(
-    "countdown-mini", CountdownSize(largest=15, given=5, targets=(10, 60), held_out=10, guaranteed=3, offered=4)
+    "countdown-mini", CountdownSize(largest=15, given=5, targets=(10, 60), held_out=10, offered=4)
 )
 """Four different expressions of five numbers up to 15 that make a target."""
-COUNTDOWN_MINI_SINGLE = Countdown(
+COUNTDOWN_MINI_SINGLE = CountdownStream(
     "countdown-mini-single",
-    CountdownSize(largest=15, given=5, targets=(10, 60), held_out=10, required=1, guaranteed=3, offered=1),
+    CountdownSize(largest=15, given=5, targets=(10, 60), held_out=10, required=1, offered=1),
     like="countdown-mini",
 )
 """One expression of five numbers up to 15 that makes a target."""
