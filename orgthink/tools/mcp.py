@@ -20,7 +20,6 @@ from functools import cache
 from typing import IO, Any
 from weakref import WeakKeyDictionary
 
-import httpx2
 from pydantic import ValidationError
 
 from orgthink.grammar.toolcall import cut_middle
@@ -55,10 +54,6 @@ for _name in ("mcp", "client"):  # it logs parts of messages, with secrets
 _GONE = (CONNECTION_CLOSED, INVALID_REQUEST)
 """Errors after which the connection must be opened again."""
 
-_HTTP_SECONDS = httpx2.Timeout(30.0, read=300.0)
-"""Timeouts between two packets, as in the package: calls have deadlines of their own."""
-_MOST_BYTES = 4 << 20
-"""Most bytes of an answer over HTTP."""
 _MOST_DESCRIBED = 4_000
 """Characters of the description of a tool."""
 _MOST_TOOLS = 1_000
@@ -162,7 +157,7 @@ def _connection(command: str) -> PerLoop[_Server]:
 async def _connected(command: str) -> AsyncIterator[_Server]:
     with tempfile.TemporaryFile("a+", encoding="utf-8", errors="replace") as stderr:
         async with AsyncExitStack() as stack:
-            server = _Server(Client(await _address(command, stderr, stack)), stderr)
+            server = _Server(Client(_transport(command, stderr)), stderr)
             try:
                 await stack.enter_async_context(server.client)
                 server = replace(server, tools=await _offered(command, server.client))
@@ -191,46 +186,15 @@ async def _offered(command: str, client: Client) -> tuple[McpTool, ...]:
     return tuple(tools)
 
 
-async def _address(command: str, stderr: IO[str], stack: AsyncExitStack) -> Any:
+def _transport(command: str, stderr: IO[str]) -> Any:
     """The transport to a server."""
     if command.startswith(("http://", "https://")):
         conceal_proxies()
-        http = httpx2.AsyncClient(
-            headers={"Accept-Encoding": "identity"},
-            timeout=_HTTP_SECONDS,
-            event_hooks={"response": [_bounded]},
-        )
-        return streamable_http_client(expand(command), http_client=await stack.enter_async_context(http))
+        return streamable_http_client(expand(command))
     program, *arguments = command_words(command) or [""]
     # Invalid UTF-8 must not end the package's reader: calls would wait for ever.
     parameters = StdioServerParameters(command=program, args=arguments, encoding_error_handler="replace")
     return stdio_client(parameters, errlog=stderr)  # type: ignore[arg-type]  # it needs only a file descriptor
-
-
-async def _bounded(response: httpx2.Response) -> None:
-    """Limit the size of an answer. Streams that stay open (GET) have no limit."""
-    if response.headers.get("content-encoding", "identity") != "identity":
-        raise httpx2.DecodingError("the answer is compressed, which was not requested", request=response.request)
-    if response.request.method != "GET" or not response.is_success:
-        response.stream = _Limited(response.stream)
-
-
-class _Limited(httpx2.AsyncByteStream):
-    """A stream that fails after too many bytes."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for chunk in self._stream:
-            size += len(chunk)
-            if size > _MOST_BYTES:
-                raise httpx2.ReadError(f"an answer of more than {_MOST_BYTES:,} bytes")
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
 
 def _text(found: CallToolResult) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import docstring_parser.google
 from jsonschema import Draft202012Validator
 
-from orgthink.util.errors import UserError, nearest
+from orgthink.util.errors import UserError
 from orgthink.util.redaction import redact
 
 if TYPE_CHECKING:
@@ -53,19 +53,14 @@ class Parameters:
         if not isinstance(arguments, Mapping):
             raise ValueError(f"the arguments must be an object, not {_quoted(arguments)}")
         try:
-            wrong = [*_wrong_names(arguments, self.schema), *self._wrong_values(dict(arguments))]
+            found = list(islice(self.validator.iter_errors(dict(arguments)), 10 * _PROBLEMS))
         except RecursionError as error:
             raise ValueError("the arguments cannot be checked: they nest too deep") from error
-        if wrong:
-            more = [f"and {len(wrong) - _PROBLEMS} more"] if len(wrong) > _PROBLEMS else []
-            raise ValueError("; ".join([*wrong[:_PROBLEMS], *more]))
+        if found:
+            wrong = [f"{_path(tuple(one.absolute_path))}: {_shortened(one.message)}" for one in found[:_PROBLEMS]]
+            more = [f"and {len(found) - _PROBLEMS} more"] if len(found) > _PROBLEMS else []
+            raise ValueError("; ".join([*wrong, *more]))
         return dict(arguments) if self.model is None else self._read(self.model, arguments)
-
-    def _wrong_values(self, arguments: dict[str, Any]) -> list[str]:
-        named = ("required", "additionalProperties") if _is_closed(self.schema) else ("required",)
-        found = list(islice(self.validator.iter_errors(arguments), 10 * _PROBLEMS))
-        values = [one for one in found if len(one.absolute_schema_path) > 1 or one.validator not in named]
-        return [f"{_path(tuple(one.absolute_path))}: {_shortened(one.message)}" for one in values]
 
     def _read(self, model: type[BaseModel], arguments: Mapping[str, Any]) -> dict[str, Any]:
         from pydantic import ValidationError
@@ -99,6 +94,8 @@ class Parameters:
             raise UserError("a tool's schema nests too deep") from None
         if size > CHARACTERS:
             raise UserError(f"a tool's schema has {size} characters: at most {CHARACTERS} are supported")
+        if "properties" in schema and not any(keyword in schema for keyword in _OPENING):
+            checked.setdefault("additionalProperties", False)
         return Parameters(dict(schema), Draft202012Validator(checked))
 
 
@@ -176,27 +173,6 @@ def _plain(schema: Any) -> Any:
     if "prefixItems" not in schema and "items" in schema:
         found["items"] = _plain(schema["items"])
     return found
-
-
-def _is_closed(schema: Mapping[str, Any]) -> bool:
-    """Whether a name that is not listed is unknown."""
-    others = schema.get("additionalProperties", "properties" not in schema)
-    return others is False and not any(keyword in schema for keyword in _OPENING)
-
-
-def _wrong_names(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
-    """Messages about unknown and missing names."""
-    known = schema.get("properties", {})
-    unknown = [name for name in arguments if name not in known] if _is_closed(schema) else []
-    hints = [_hint(name, list(known)) for name in unknown[:_PROBLEMS]]
-    missing = [f"missing parameter {_quoted(name)}" for name in schema.get("required", ()) if name not in arguments]
-    return [*hints, *unknown[_PROBLEMS:], *missing]
-
-
-def _hint(name: str, known: list[str]) -> str:
-    near = nearest(name, known, cutoff=0.5)
-    takes = f"there is {_shortened(', '.join(map(_quoted, known)))}" if known else "there are no parameters"
-    return f"unknown parameter {_quoted(name)}: {f'did you mean {_quoted(near)}?' if near else takes}"
 
 
 def _path(location: tuple[int | str, ...]) -> str:

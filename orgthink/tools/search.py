@@ -5,7 +5,6 @@ It searches a folder of text, or asks a server with Search-R1's `POST /retrieve`
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,15 +13,10 @@ from typing import Any
 from orgthink.grammar.toolcall import cut_middle
 from orgthink.tools import installed_corpus
 from orgthink.tools.corpus import Passage, Retriever, corpus
-from orgthink.tools.per_loop import PerLoop
+from orgthink.tools.json_server import JsonServer
 from orgthink.tools.tool import MOST_RETURNED, FunctionTool
 from orgthink.util.errors import ToolError, UserError
-from orgthink.util.http import HttpClient, HttpResponse, RetryPolicy, TooLarge, server_url
-from orgthink.util.redaction import redact_foreign
-from orgthink.util.terminal import excerpt
-
-_LARGEST = 2**23
-"""Bytes of an answer: to read more would hold the loop for long."""
+from orgthink.util.http import RetryPolicy
 
 MOST_QUERIES = 100
 """Different queries of one search: each takes a part of a second, and its passages a part of the context."""
@@ -70,39 +64,18 @@ class RetrieverClient:
 
     def __init__(self, url: str, *, retry_policy: RetryPolicy | None = None) -> None:
         """UserError if it is not a URL. The path may be left out."""
-        self._retry_policy = retry_policy
-        try:
-            base = server_url(url)
-        except ValueError as error:
-            raise UserError(f"this is not a URL of a retriever: {error}") from error
-        self._url = base.copy_with(path=base.path.rstrip("/").removesuffix("/retrieve"))
-        self._servers = PerLoop(self._server)
+        self._server = JsonServer(url, "retrieve", "retriever", retry_policy)
 
     async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Passage]]:
         """One request for all queries, made again while the server is busy or away."""
-        server = await self._servers.get()
-        body = {"queries": list(queries), "topk": topk, "return_scores": True}
-        try:
-            reply = await server.request("POST", "retrieve", body, most_bytes=_LARGEST)
-        except TooLarge as error:
-            raise ToolError(f"{server.name} sent {error}") from error
-        if reply.status != 200:
-            raise server.refused(reply)
-        found = _read(reply, server.name)
-        if len(found) != len(queries):
-            raise ToolError(f"{server.name} answered {len(found)} of {len(queries)} queries")
-        return [passages[:topk] for passages in found]
 
-    def _server(self) -> HttpClient:
-        return HttpClient(self._url, failure=ToolError, what="retriever", retry_policy=self._retry_policy)
+        def read(answer: Any) -> list[list[Passage]]:
+            found = [[_passage(passage) for passage in passages[:topk]] for passages in answer["result"]]
+            if len(found) != len(queries):
+                raise ToolError(f"the retriever answered {len(found)} of {len(queries)} queries")
+            return found
 
-
-def _read(reply: HttpResponse, server: str) -> list[list[Passage]]:
-    try:
-        result = redact_foreign(json.loads(reply.body))["result"]
-        return [[_passage(found) for found in query] for query in result]
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ToolError(f"{server} sent an invalid result: {excerpt(reply.text, 80)!r}") from error
+        return await self._server.ask({"queries": list(queries), "topk": topk, "return_scores": True}, read)
 
 
 def _passage(found: dict[str, Any]) -> Passage:

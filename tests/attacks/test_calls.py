@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
-import socket
-import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -37,7 +34,7 @@ SERVER = Path(__file__).with_name("hostile_mcp.py")
 LINEAR = "What a model writes is read in time linear in its length."
 DATA = "What a tool returns, and what a model quotes, is text: it is never read as a call, an answer or a join."
 TOOLS = "What a server says of its tools is checked when it is opened: what is wrong is refused on one line."
-RESULTS = "What an MCP server sends has a most size; more fails its own call, and the next call finds the server again."
+RESULTS = "An invalid result of an MCP server fails its own call, and the next call finds the server again."
 
 
 OPEN, CLOSE = "<tool_call>\n", "\n</tool_call>\n"
@@ -107,20 +104,6 @@ def hostile(how: str) -> str:
     return shlex.join([sys.executable, str(SERVER), how])
 
 
-@contextmanager
-def over_http(how: str) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    process = subprocess.Popen([sys.executable, str(SERVER), how, str(port)], stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None and process.stdout.readline()
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        process.kill()
-        process.wait()
-
-
 async def opened(command: str) -> tuple[McpTool, McpTool]:
     first, second = await mcp_tools(command)
     assert isinstance(first, McpTool) and isinstance(second, McpTool)
@@ -156,17 +139,12 @@ async def test_a_server_that_is_refused(attack: Attack) -> None:
     assert "\n" not in str(refused.value) and len(str(refused.value)) < 800
 
 
-@each(
-    Attack("a result of 50 MB over HTTP", RESULTS, "EXEC_ERR", "50 MB"),
-    Attack("a result over HTTP that is compressed a thousandfold", RESULTS, "EXEC_ERR", "gzip"),
-    Attack("a result over HTTP of a million wrong parts", RESULTS, "EXEC_ERR", "no parts"),
-)  # fmt: skip
-async def test_too_much_over_http(attack: Attack) -> None:
-    with over_http(attack.given) as url:
-        async with asyncio.timeout(50):
-            flooding, _ = await opened(url)
-            with pytest.raises(ToolError) as failed:
-                await flooding.call({})
-            assert "\n" not in str(failed.value)
-            _, other = await opened(url)
-            assert await other.call({}) == Result("fine")
+@each(Attack("a result of a million wrong parts", RESULTS, "EXEC_ERR", "no parts"))
+async def test_a_call_with_an_invalid_result(attack: Attack) -> None:
+    async with asyncio.timeout(50):
+        flooding, _ = await opened(hostile(attack.given))
+        with pytest.raises(ToolError) as failed:
+            await flooding.call({})
+        assert "\n" not in str(failed.value)
+        _, other = await opened(hostile(attack.given))
+        assert await other.call({}) == Result("fine")

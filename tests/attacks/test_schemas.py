@@ -72,13 +72,13 @@ def test_a_schema_that_is_refused(attack: Attack) -> None:
 
 
 @each(
-    Attack("10,000 unknown parameters where 2,000 are known", BOUNDED, "five are named, the others are counted",
+    Attack("10,000 unknown parameters where 2,000 are known", BOUNDED, "the message is shortened",
            ({f"name_of_parameter_{i}": {} for i in range(2_000)}, {f"nam_of_param_{i}": 1 for i in range(10_000)})),
     Attack("a parameter's name of a million characters", BOUNDED, "it is shown shortened",
            ({f"x{i}": {} for i in range(2_000)}, {"x" * 1_000_000: 1})),
-    Attack("an unknown parameter where 2,000 long ones are known", BOUNDED, "the list of these is shortened",
+    Attack("an unknown parameter where 2,000 long ones are known", BOUNDED, "the message is short",
            ({f"{i}" + "x" * 30: {} for i in range(2_000)}, {"?": 1})),
 )  # fmt: skip
 def test_what_is_wrong_with_names_is_short(attack: Attack) -> None:
     properties, arguments = attack.given
-    assert "unknown parameter" in checked({"properties": properties}, arguments)
+    assert "unexpected" in checked({"properties": properties}, arguments)

@@ -80,7 +80,7 @@ async def retrieves(url: str) -> str:
 
 async def runs_code(url: str) -> str:
     with pytest.raises(ToolError) as caught:
-        await SandboxFusion(url, patience=ONCE).run("1")
+        await SandboxFusion(url, ONCE).run("1")
     return str(caught.value)
 
 

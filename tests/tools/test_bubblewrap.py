@@ -133,7 +133,7 @@ async def test_the_tool():
 
 def test_runners_by_name():
     assert isinstance(runner_named("bubblewrap"), Bubblewrap)
-    assert runner_named("http://127.0.0.1:8080") == SandboxFusion("http://127.0.0.1:8080")
+    assert isinstance(runner_named("http://127.0.0.1:8080"), SandboxFusion)
     for name in ("docker", "", "127.0.0.1:8080", "http://", "http://[::", "bubblewrap "):
         with pytest.raises(UserError) as raised:
             runner_named(name)

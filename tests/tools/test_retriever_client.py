@@ -191,7 +191,7 @@ def test_each_loop_has_its_own_client_and_nothing_is_left() -> None:
 
     async def main(*, dies: bool) -> None:
         async with server(echo) as played:
-            client._url = type(client._url)(played.url)
+            client._server._url = type(client._server._url)(played.url)
             await asyncio.gather(*(client.retrieve(["a"], 1) for _ in range(10)))
             if dies:
                 raise ZeroDivisionError
@@ -206,4 +206,4 @@ def test_each_loop_has_its_own_client_and_nothing_is_left() -> None:
                 assert dies
             assert len(os.listdir("/proc/self/fd")) <= before, "sockets are closed before the collector comes"
         gc.collect()
-    assert not client._servers._open
+    assert not client._server._clients._open

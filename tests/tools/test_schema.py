@@ -102,9 +102,9 @@ def test_a_whole_number_is_a_number():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({}, ['missing parameter "queries"']),
-        ({"querys": ["a"]}, ['unknown parameter "querys": did you mean "queries"?', 'missing parameter "queries"']),
-        ({"queries": [], "zzz": 1}, ['unknown parameter "zzz": there is "queries", "depth"']),
+        ({}, ["'queries' is a required property"]),
+        ({"querys": ["a"]}, ["'querys' was unexpected", "'queries' is a required property"]),
+        ({"queries": [], "zzz": 1}, ["the arguments: ", "'zzz' was unexpected"]),
         ({"queries": "a"}, ['"queries"', "'a' is not of type 'array'"]),
         ({"queries": ["a", 1]}, ['"queries[1]"', "1 is not of type 'string'"]),
         ({"queries": [], "depth": "1"}, ['"depth"', "'1' is not of type 'integer'"]),
@@ -112,12 +112,12 @@ def test_a_whole_number_is_a_number():
         ({"queries": [], "share": float("nan")}, ['"share"', "finite"]),
         ({"queries": [], "order": "old"}, ['"order"', "['new', 'best']"]),
         ({"queries": [], "model": 4}, ['"model"', "4 is not valid"]),
-        ({"queries": [], "p0": 1}, ['unknown parameter "p0"']),
-        ({"queries": 1, "depth": "x", "share": [], "deep": 0}, ['"deep"', '"queries"', '"depth"', '"share"']),
+        ({"queries": [], "p0": 1}, ["'p0' was unexpected"]),
+        ({"queries": 1, "depth": "x", "share": [], "deep": 0}, ["'deep'", '"queries"', '"depth"', '"share"']),
         ({"queries": list(range(9))}, ['"queries[0]"', '"queries[4]"', "and 4 more"]),
         ({"queries": [], "depth": "x\n" * 9999}, ['"depth"', " … "]),
-        ({"queries": [], "q" * 99999: 1}, ["unknown parameter", " … "]),
-        ({"queries": [], "a\nb\u2028c": 1}, ["unknown parameter"]),
+        ({"queries": [], "q" * 99999: 1}, ["was unexpected", " … "]),
+        ({"queries": [], "a\nb\u2028c": 1}, ["was unexpected"]),
         ([["queries", []]], ["must be an object"]),
         ("{}", ["must be an object", '"{}"']),
     ],
@@ -128,7 +128,7 @@ def test_errors_are_one_line(arguments, says):
 
 
 def test_a_function_without_parameters_takes_none():
-    assert problem(Parameters.of(bare), {"x": 1}) == 'unknown parameter "x": there are no parameters'
+    assert "'x' was unexpected" in problem(Parameters.of(bare), {"x": 1})
 
 
 def test_limits_in_hints_and_methods():
@@ -183,7 +183,7 @@ def test_a_foreign_schema():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"pth": "x"}, ['unknown parameter "pth": did you mean "path"?', 'missing parameter "path"']),
+        ({"pth": "x"}, ["'pth' was unexpected", "'path' is a required property"]),
         ({"path": 1}, ['"path": 1 is not of type']),
         ({"path": "x", "lines": [1, "0"]}, ["\"lines[1]\": '0' is not of type"]),
         ({"path": "x", "mode": "a"}, ['"mode"', "['r', 'w']"]),

@@ -1,0 +1,50 @@
+"""A server behind a tool: it answers a JSON request with JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from orgthink.tools.per_loop import PerLoop
+from orgthink.util.errors import ToolError, UserError
+from orgthink.util.http import HttpClient, RetryPolicy, TooLarge, server_url
+from orgthink.util.redaction import redact_foreign
+from orgthink.util.terminal import excerpt
+
+T = TypeVar("T")
+
+_LARGEST = 2**23
+"""Bytes of an answer: to read more would hold the loop for long."""
+
+
+class JsonServer:
+    """A server of a tool, for any number of episodes at once."""
+
+    def __init__(self, url: str, path: str, what: str, retry_policy: RetryPolicy | None) -> None:
+        """`what` is the word for the server in messages. The path may be left out of the URL. UserError for another
+        text than a URL."""
+        try:
+            base = server_url(url)
+        except ValueError as error:
+            raise UserError(f"this is not a URL of a {what}: {error}") from error
+        self._url = base.copy_with(path=base.path.rstrip("/").removesuffix(f"/{path}"))
+        self._path = path
+        self._clients = PerLoop(lambda: HttpClient(self._url, failure=ToolError, what=what, retry_policy=retry_policy))
+
+    async def ask(self, body: Any, read: Callable[[Any], T], seconds: float | None = None) -> T:
+        """What `read` makes of the answer. The request is repeated while the server is busy or away.
+
+        ToolError if the server fails, or sends something else. TimeoutError after `seconds` of an attempt.
+        """
+        client = await self._clients.get()
+        try:
+            reply = await client.request("POST", self._path, body, seconds=seconds, most_bytes=_LARGEST)
+        except TooLarge as error:
+            raise ToolError(f"{client.name} sent {error}") from error
+        if reply.status != 200:
+            raise client.refused(reply)
+        try:
+            return read(redact_foreign(json.loads(reply.body)))
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise ToolError(f"{client.name} sent an invalid result: {excerpt(reply.text, 80)!r}") from error
