@@ -23,6 +23,7 @@ FOLDERS = (
     "training/marsrl",
     "coldstart",
     "organizations",
+    "models",
 )
 """Where the helpers lie."""
 

@@ -6,6 +6,7 @@ A run folder may come from another person. Nothing is written through a link in 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import secrets
@@ -220,3 +221,9 @@ def whole_lines(file: Path) -> Iterator[tuple[int, bytes]]:
 def cut_torn_line(file: BinaryIO) -> None:
     """Remove an incomplete last line of a killed writer, before others are appended."""
     file.truncate(sum(len(raw) for _, raw in whole_lines(Path(file.name))))
+
+
+def sha256(file: Path) -> str:
+    """Digest of the bytes of a file."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

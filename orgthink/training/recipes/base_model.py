@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from orgthink.tasks import file_of
 from orgthink.training import checkpoint
 from orgthink.training.optimization import Optimization
 from orgthink.util.errors import UserError
+from orgthink.util.files import sha256
 from orgthink.util.tabular import json_object
 
 
@@ -43,12 +43,6 @@ def require_same_problems(folder: RunFolder, task: str) -> None:
     """UserError if the file of a task, if it has one, is not that with which the training began."""
     if (file := file_of(task)) is not None:
         require_unchanged(folder, "task.json", file, {"sha256": sha256(file)})
-
-
-def sha256(file: Path) -> str:
-    """Digest of the bytes of a file."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
