@@ -10,7 +10,6 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
@@ -285,29 +284,22 @@ def _plain(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
             asyncio.get_running_loop()
         except RuntimeError:
             return run_main(work(*args, **options))
-        begun = Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]]()
+        interrupted = Future[None]()
 
         async def main() -> T:
-            current = asyncio.current_task()
-            assert current is not None
-            begun.set_result((asyncio.get_running_loop(), current))
-            return await work(*args, **options)
+            loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work(*args, **options))
+            interrupted.add_done_callback(lambda _: loop.call_soon_threadsafe(task.cancel))
+            return await task
 
         with ThreadPoolExecutor(1) as thread:
             try:
                 return thread.submit(run_main, main()).result()
-            except BaseException:
-                begun.add_done_callback(_cancel)
+            except KeyboardInterrupt:
+                interrupted.set_result(None)
                 raise
 
     plainly.__name__ = plainly.__qualname__ = work.__name__.removeprefix("a")
     return plainly
-
-
-def _cancel(begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]]) -> None:
-    loop, task = begun.result()
-    with suppress(RuntimeError):  # the loop is closed: the work has ended
-        loop.call_soon_threadsafe(task.cancel)
 
 
 solve = _plain(asolve)

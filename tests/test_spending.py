@@ -19,7 +19,7 @@ import orgthink.engines
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Chunk, Context, EngineError
-from orgthink.evaluation.spending import Spending
+from orgthink.evaluation.run import Spending
 from orgthink.record.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
 from orgthink.record.folder import RunFolder
 from orgthink.runtime.clock import run_virtual

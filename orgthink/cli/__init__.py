@@ -11,8 +11,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from orgthink.util.errors import EngineUnavailable, Failure, UserError, pick
 from orgthink.util.redaction import conceal, conceal_url
-from orgthink.util.registry import DEMO
+from orgthink.util.registry import COMMANDS, DEMO
 from orgthink.util.terminal import clean_tracebacks, give_up_output, one_line, show
 from orgthink.util.threads import have_ended, set_threads
 from orgthink.util.version import __version__
@@ -72,9 +73,6 @@ def _run(argv: Sequence[str] | None) -> int:
     conceal(os.environ.get("OPENAI_API_KEY", "").strip())
     gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
     set_threads(spare=0 if argv[:1] == ["train"] else 1)
-    from orgthink.engines.engine import EngineUnavailable
-    from orgthink.util.errors import Failure, UserError
-
     if argv[:1] == ["--version"]:
         show(f"orgthink {__version__}")
         return 0
@@ -96,9 +94,6 @@ def _run(argv: Sequence[str] | None) -> int:
 def _verb(argv: Sequence[str]) -> Callable[[], int]:
     """The command of the arguments. tyro's frames become one line."""
     import tyro
-
-    from orgthink.util.errors import UserError, pick
-    from orgthink.util.registry import COMMANDS
 
     first = next(iter(argv), "--help")
     if first in ELSEWHERE and first not in COMMANDS:

@@ -130,20 +130,20 @@ class Compare:
         return 0
 
     def _pairs(self, before: dict[str, list[Episode]], after: dict[str, list[Episode]]) -> dict[str, Pair]:
+        shared = [name for name in before if name in after]
         if self.organizations is not None:
             old, new = self.organizations
-            pair = pick("organization of the first run", old, before), pick("organization of the second", new, after)
-            return {new if old == new else f"{old} → {new}": pair}
-        if len(before) == len(after) == 1 and before.keys() != after.keys():
+        elif len(before) == len(after) == 1:
             (old,), (new,) = before, after
-            return {f"{old} → {new}": (before[old], after[new])}
-        shared = [name for name in before if name in after]
-        if not shared:
+        elif shared:
+            return {name: (before[name], after[name]) for name in shared}
+        else:
             raise UserError(
                 f"no organization is in both runs: {', '.join(before)} and {', '.join(after)}; "
                 "name one of each: --organizations BEFORE AFTER"
             )
-        return {name: (before[name], after[name]) for name in shared}
+        pair = pick("organization of the first run", old, before), pick("organization of the second", new, after)
+        return {new if old == new else f"{old} → {new}": pair}
 
     def _print(self, compared: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
         """Print each organization's measures in both runs, with paired 95 % intervals and the change in %."""

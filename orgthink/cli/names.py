@@ -18,6 +18,8 @@ from tyro.conf import Positional, arg
 from orgthink.cli.running import needing
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import TaskFamily
+from orgthink.tools import MORE_TOOLS
+from orgthink.tools.toolbox import TOOLS
 from orgthink.util.errors import pick
 from orgthink.util.registry import Registry
 from orgthink.util.terminal import show
@@ -52,29 +54,24 @@ class List:
         kinds = KINDS if self.kind is None else {self.kind: pick("kind", self.kind, KINDS)}
         columns = shutil.get_terminal_size((80, 24)).columns
         for kind, where in kinds.items():
-            show(f"{kind} ({_registry(where).group})")
-            found = list(_lines(where))
+            module, _, name = where.partition(":")
+            with needing("local"):
+                registry: Registry[object] = getattr(import_module(module), name)
+            show(f"{kind} ({registry.group})")
+            found = list(_summaries(registry))
             width = max((len(name) for name, _ in found), default=0)
-            for name, summary in found:
+            for name, text in found:
                 first, rest = f"  {name:<{width}}  ", " " * min(width + 4, columns // 2)
-                wrapped = textwrap.wrap(f"{first}{summary}", columns, subsequent_indent=rest, break_on_hyphens=False)
+                wrapped = textwrap.wrap(f"{first}{text}", columns, subsequent_indent=rest, break_on_hyphens=False)
                 show("\n".join(wrapped))
         return 0
 
 
-def _registry(where: str) -> Registry[object]:
-    module, _, name = where.partition(":")
-    with needing("local"):
-        return getattr(import_module(module), name)
-
-
-def _lines(where: str) -> Iterator[tuple[str, str]]:
+def _summaries(registry: Registry[object]) -> Iterator[tuple[str, str]]:
     """Names and their one-line descriptions."""
-    if where.endswith("MORE_TOOLS"):
-        from orgthink.tools.toolbox import TOOLS
-
+    if registry is MORE_TOOLS:
         yield from ((name, "A tool of ParaManager's suite (Table 7).  [orgthink]") for name in TOOLS)
-    for name, source in _registry(where).registrations().items():
+    for name, source in registry.registrations().items():
         yield name, f"{summary(source.target) or source.target}  [{source.package}]"
 
 
@@ -85,25 +82,21 @@ def summary(target: str) -> str:
     try:
         spec = find_spec(module)
         text = Path(spec.origin).read_text(encoding="utf-8") if spec is not None and spec.origin else ""
-        return _sentence(ast.parse(text), name)
+        documented = _docstring(ast.parse(text), name)
     except Exception as error:  # importing its package may raise anything
         return f"cannot be read: {type(error).__name__}: {error}"
+    return " ".join(documented.partition("\n\n")[0].split()).partition(". ")[0].removesuffix(".")
 
 
-def _sentence(tree: ast.Module, name: str) -> str:
+def _docstring(tree: ast.Module, name: str) -> str:
     """The docstring of a definition; for a value the string after it, or else that of its class or function."""
     for node, after in pairwise([*tree.body, ast.Pass()]):
         if getattr(node, "name", None) == name:
-            return _first(ast.get_docstring(node) or "")  # type: ignore[arg-type]  # a class or a function
+            return ast.get_docstring(node) or ""  # type: ignore[arg-type]  # a class or a function
         if isinstance(node, ast.Assign | ast.AnnAssign) and ast.unparse(node).split(":")[0].split(" ")[0] == name:
             match after, node.value:
                 case ast.Expr(ast.Constant(text)), _:
-                    return _first(str(text))
+                    return str(text)
                 case _, ast.Call(ast.Name(made)) if made != name:
-                    return _sentence(tree, made)
+                    return _docstring(tree, made)
     return ""
-
-
-def _first(text: str) -> str:
-    """The first sentence of a docstring, on one line."""
-    return " ".join(text.partition("\n\n")[0].split()).partition(". ")[0].removesuffix(".")

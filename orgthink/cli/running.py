@@ -9,12 +9,13 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
 from orgthink.cli import INTERRUPTED, SPENT
-from orgthink.evaluation.spending import Bound
+from orgthink.evaluation.run import Bound
 from orgthink.measure.usage import Price
 from orgthink.record.episode import Episode, Status
 from orgthink.record.folder import RunFolder
@@ -84,18 +85,10 @@ def progress(
         before = min(before, done - 1)  # what a resumed run had before does not count for the speed
         if done % every == 0 or done == total:
             left = (time.monotonic() - began) / (done - before) * (total - done)
-            rest = f"  about {duration(left)} left" if done < total else ""
+            rest = f"  about {timedelta(seconds=round(left))} left" if done < total else ""
             show(f"{prefix}{done}/{total}  {text}{rest}", error=error)
 
     yield advance
-
-
-def duration(seconds: float) -> str:
-    """Seconds, minutes or hours as text."""
-    minutes = round(seconds / 60)
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def resumed(command: Any, **others: Any) -> RunFolder:

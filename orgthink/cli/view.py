@@ -1,16 +1,20 @@
-"""`orgthink view`: a run as an HTML page."""
+"""`orgthink view`: a run as an HTML page, and the server of the page of a run that grows, for this machine."""
 
 from __future__ import annotations
 
+import json
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import parse_qs, unquote
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.following import Following
 from orgthink.cli.table import conditions
 from orgthink.evaluation.plan import recorded
 from orgthink.record.episode import Episode
@@ -19,9 +23,12 @@ from orgthink.util.errors import UserError, pick
 from orgthink.util.files import write_whole
 from orgthink.util.registry import registered_only
 from orgthink.util.terminal import show
-from orgthink.view import render
+from orgthink.view import live_page, render
+from orgthink.view.growing import Growing
 from orgthink.view.transcript import transcript
 
+HOST = "127.0.0.1"
+"""Only this machine can connect: a run may be confidential."""
 MOST_EPISODES = 2_000
 """Most episodes of a training on one page, unless a single step has more."""
 
@@ -53,9 +60,9 @@ class View:
             return self._view()
 
     def _view(self) -> int:
-        for option, wanted in {"--serve": self.serve, "--transcript": self.transcript}.items():
-            if wanted and self.out is not None:
-                raise UserError(f"{option} shows a run and writes no file: leave out --out")
+        if self.out is not None and (self.serve or self.transcript):
+            option = "--serve" if self.serve else "--transcript"
+            raise UserError(f"{option} shows a run and writes no file: leave out --out")
         if self.serve and (self.transcript or self.episode is not None):
             raise UserError("--serve shows a run in a browser: leave out --transcript and --episode")
         require_output(self.out)
@@ -68,7 +75,9 @@ class View:
         if self.transcript:
             show(*map(transcript, episodes), end="")
             return 0
-        show(page(folder, episodes, self.out))
+        out = self.out or folder.path / "view.html"
+        write_whole(out, _html(folder, episodes).encode(errors="replace"))  # a folder name may not be UTF-8
+        show(out)
         return 0
 
     def _follow(self, folder: RunFolder) -> int:
@@ -98,13 +107,6 @@ class View:
         return [episode for group in groups for episode in group]
 
 
-def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) -> Path:
-    """Write the page of a run's episodes and return where it is."""
-    out = out or folder.path / "view.html"
-    write_whole(out, _html(folder, episodes).encode(errors="replace"))  # a folder name may not be UTF-8
-    return out
-
-
 def _html(folder: RunFolder, episodes: list[Episode]) -> str:
     """The page of a run's episodes, in the order of its plan if it is known."""
     summary = None
@@ -114,3 +116,69 @@ def _html(folder: RunFolder, episodes: list[Episode]) -> str:
             episodes = resolved.in_order(episodes)
             summary = resolved.summary(episodes)  # with the organizations' own measures
     return render(episodes, title=folder.path.resolve().name, summary=summary, notes=conditions(folder))
+
+
+class Following(ThreadingHTTPServer):
+    """A server that only reads. `serve_forever` runs until it is interrupted."""
+
+    daemon_threads = True
+
+    def __init__(self, folder: RunFolder, port: int, everything: Callable[[], str]) -> None:
+        """`everything` makes the page of all episodes. UserError if the port is not free."""
+        self.growing, self.everything, self.one_at_a_time = Growing(folder), everything, threading.Lock()
+        self.page = live_page(folder.path.resolve().name, conditions(folder), whole="all")
+        try:
+            super().__init__((HOST, port), _Requests)
+        except (OSError, OverflowError) as error:
+            raise UserError(f"nothing can listen at {HOST}, port {port}: {error}") from error
+        self.url = f"http://{HOST}:{self.server_port}/"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Print nothing if a browser closes its connection."""
+
+    def content(self, path: str, query: str) -> str | dict[str, object] | None:
+        """The page or the JSON at a path; `None` for an unknown path."""
+        if path == "/rows":
+            after = parse_qs(query).get("after", ["0"])[0]
+            return self.growing.look(int(after[:18]) if after.isdecimal() else 0)
+        if path.startswith("/rows/"):
+            return self.growing.episode(unquote(path.removeprefix("/rows/")))
+        return {"/": lambda: self.page.text, "/all": self.everything}.get(path, lambda: None)()
+
+
+class _Requests(BaseHTTPRequestHandler):
+    timeout = 30.0  # seconds that a silent connection stays open
+
+    def do_GET(self) -> None:
+        assert isinstance(self.server, Following)
+        path, _, query = self.path.partition("?")
+        if self.headers.get("host") not in [f"{name}:{self.server.server_port}" for name in (HOST, "localhost")]:
+            return self._send(403, "")  # DNS rebinding
+        try:
+            with self.server.one_at_a_time, registered_only():  # code that the folder names is not run
+                content = self.server.content(path, query)
+        except UserError as error:
+            return self._send(500, str(error))
+        self._send(404 if content is None else 200, content or "", self.server.page.policy if path == "/" else None)
+
+    def _send(self, status: int, content: object, policy: str | None = None) -> None:
+        text = content if isinstance(content, str) else json.dumps(content, allow_nan=False)
+        body = text.encode("utf-8", "replace")
+        self.send_response(status)
+        kind = "application/json" if text is not content else "text/html" if status == 200 else "text/plain"
+        headers = {
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(body)),
+            "Content-Security-Policy": policy or "frame-ancestors 'none'",
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cross-Origin-Resource-Policy": "same-origin",
+        }
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing: a page asks every second."""

@@ -20,7 +20,7 @@ import pytest
 import sample
 
 from orgthink.cli import main
-from orgthink.cli.following import Following
+from orgthink.cli.view import Following
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode
