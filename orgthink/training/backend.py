@@ -41,11 +41,9 @@ class Signals:
     entropy: float = 0.0
     """Entropy of the policy, in nats."""
     clipped: int = 0
-    """Number of tokens, stale ones left out, whose importance ratio (of token or row) is outside the clip range."""
+    """Number of tokens whose importance ratio (of token or row) is outside the clip range."""
     fresh: int = 0
     """Number of tokens that the newest weights sampled."""
-    stale: int = 0
-    """Number of tokens older than the staleness bound."""
     difference: float = 0.0
     """|log-probability now - log-probability when sampled| of fresh tokens. Other tokens differ without any drift."""
     largest: float = 0.0
@@ -96,11 +94,9 @@ def assess(
     All tensors are [N]. `reference_N` are the log-probabilities under the reference policy. UserError that names the
     row if a log-probability or an importance ratio is not finite.
     """
-    fresh_N, stale_N = tokens.age_N == 0, tokens.age_N > loss.staleness.bound
-    old_N, lengths = tokens.old_N.where(fresh_N, tokens.sampled_N), tokens.lengths
-    if loss.old == "pois":
-        old_N, stale_N = tokens.old_N, torch.zeros_like(stale_N)
-    losses_N, clipped_N = token_losses(logprobs_N, old_N, tokens.advantages_N, loss, reference_N, stale_N, lengths)
+    fresh_N, lengths = tokens.age_N == 0, tokens.lengths
+    old_N = tokens.old_N if loss.old == "pois" else tokens.old_N.where(fresh_N, tokens.sampled_N)
+    losses_N, clipped_N = token_losses(logprobs_N, old_N, tokens.advantages_N, loss, reference_N, lengths)
     result = (losses_N * tokens.weights_N).sum()
     difference_N = (logprobs_N.detach() - tokens.sampled_N).abs()
     log_ratio_N = logprobs_N.detach() - old_N
@@ -115,7 +111,6 @@ def assess(
         entropy=entropy_N.sum().item(),
         clipped=int(clipped_N.sum()),
         fresh=int(fresh_N.sum()),
-        stale=int(stale_N.sum()),
         difference=drift_N.sum().item(),
         largest=drift_N.max().item(),
         where=tokens.row(int(drift_N.argmax())),

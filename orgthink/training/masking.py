@@ -1,7 +1,6 @@
-"""Stale tokens, whose weight is capped, and mastered tokens, which are not trained.
+"""Mastered tokens, which are not trained, and the ages of tokens.
 
-Staleness: an output in segments continues after weight updates, so its tokens differ in age. If a token is too old, its
-importance ratio is too far from 1.
+An output in segments continues after weight updates, so its tokens differ in age.
 
 Mastered tokens (UloRL, arXiv 2507.19766, Eq. 9 and 10; section 2.3 of MarsRL): a token of a correct output that is
 nearly certain teaches nothing more, and training it makes entropy collapse. Such tokens are masked while entropy is
@@ -16,21 +15,7 @@ from dataclasses import dataclass, replace
 
 from orgthink.record.episode import Origin, Trace
 from orgthink.training.rows import PolicyRow, untrained
-from orgthink.util.errors import require_above_zero, require_at_least
-
-
-@dataclass(frozen=True, slots=True)
-class Staleness:
-    """Which tokens are stale, and their largest importance weight."""
-
-    bound: int = 4
-    """A token is stale after more updates of the sampler than this."""
-    cap: float = 2.0
-    """Largest importance weight of a stale token."""
-
-    def __post_init__(self) -> None:
-        require_at_least(0, self, "bound")
-        require_above_zero(self, "cap")
+from orgthink.util.errors import require_at_least
 
 
 def ages(rows: Sequence[PolicyRow]) -> dict[str, float | None]:

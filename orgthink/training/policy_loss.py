@@ -1,22 +1,20 @@
 """The loss of policy optimization, as pure functions of flat tensors (AsyncThink, section 3.2; ParaManager, Eq. 20–22).
 
-A token's loss is PPO's clipped surrogate with the advantage of its episode; that of a token past the bound of
-staleness is the policy gradient with a truncated importance weight. The importance ratio is the token's own, or that
-of its whole row. How tokens are averaged is said once, as a weight for each token, with one denominator over all
+A token's loss is PPO's clipped surrogate with the advantage of its episode. The importance ratio is the token's own, or
+that of its whole row. How tokens are averaged is said once, as a weight for each token, with one denominator over all
 micro-batches.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-from orgthink.training.masking import Staleness
 from orgthink.training.rows import PolicyRow
 from orgthink.util.errors import require_at_least
 
@@ -41,8 +39,6 @@ class PolicyLoss:
     """Weight of the divergence from the reference policy; 0 for none."""
     reduction: Literal["token-mean", "episode-mean"] = "token-mean"
     """Every token weighs the same, or every episode, however many traces it has."""
-    staleness: Staleness = field(default_factory=Staleness)
-    """What becomes of tokens that were sampled many updates ago; under a ratio of rows, of rows with such a token."""
     ratio: Ratio = "token"
     """Importance ratio of each token; or of its row: the product over the row's trained tokens, injected ones left
     out (Eq. 20 of ParaManager), or their geometric mean (GSPO, arXiv 2507.18071). The product leaves the clip range
@@ -54,7 +50,7 @@ class PolicyLoss:
 
     Tokens that older weights drew keep the log-probabilities of those weights (UloRL's SAIS, Eq. 8), but for `pois`,
     its pseudo on-policy importance sampling: they too are relative to the newest weights. Then every ratio is 1 before
-    a step's first update, so nothing is clipped or capped for its age."""
+    a step's first update, so nothing is clipped for its age."""
 
     def __post_init__(self) -> None:
         require_at_least(0, self, "clip_low", "clip_high", "kl")
@@ -72,7 +68,7 @@ class TokenLosses(NamedTuple):
     losses_N: Tensor
     """Its loss; under a ratio of rows, that of its row."""
     clipped_N: Tensor
-    """Whether its ratio, or its row's, lay outside the clip range; never of what is stale."""
+    """Whether its ratio, or its row's, lay outside the clip range."""
 
 
 def token_losses(
@@ -81,35 +77,22 @@ def token_losses(
     advantages_N: Tensor,
     loss: PolicyLoss,
     reference_N: Tensor | None = None,
-    stale_N: Tensor | None = None,
     lengths: Sequence[int] | None = None,
 ) -> TokenLosses:
     """Loss of each token from its log-probability now, when it was sampled, and under the reference.
 
-    A clipped token teaches nothing, and a stale one's ratio is outside the clip range whatever it is worth: its
-    weight, a constant, is capped instead. The divergence is the k3 estimate, exp(r) - r - 1 with
-    r = log(reference / policy).
+    A clipped token teaches nothing. The divergence is the k3 estimate, exp(r) - r - 1 with r = log(reference / policy).
 
     Tokens come row by row, and `lengths` says how many each row has. Under a ratio of rows, which needs them, a row
-    counts as one token of which all of its tokens tell; it is stale if one of them is. The divergence stays that of
-    tokens.
+    counts as one token of which all of its tokens tell. The divergence stays that of tokens.
     """
-    log_ratio_N, row_logprob_N = (
-        per_row_log_ratio(logprobs_N - sampled_N, loss, lengths),
-        per_row_log_ratio(logprobs_N, loss, lengths),
-    )
+    log_ratio_N = per_row_log_ratio(logprobs_N - sampled_N, loss, lengths)
     if loss.ratio != "token":
         log_ratio_N = log_ratio_N - (log_ratio_N.detach() - FARTHEST).clamp(min=0)  # a clamp that lets gradients pass
-        assert lengths is not None
-        stale_N = None if stale_N is None else _of_rows(torch.any, stale_N, lengths)
     ratio = log_ratio_N.exp()
     clipped = ratio.clamp(1 - loss.clip_low, 1 + loss.clip_high)
     losses = -torch.minimum(ratio * advantages_N, clipped * advantages_N)
     outside = (ratio < 1 - loss.clip_low) | (ratio > 1 + loss.clip_high)
-    if stale_N is not None:
-        weight = ratio.detach().clamp(max=loss.staleness.cap)
-        losses = torch.where(stale_N, -weight * advantages_N * row_logprob_N, losses)
-        outside = outside & ~stale_N
     if reference_N is not None:
         away = reference_N - logprobs_N
         losses = losses + loss.kl * (away.exp() - away - 1)
@@ -125,11 +108,7 @@ def per_row_log_ratio(values_N: Tensor, loss: PolicyLoss, lengths: Sequence[int]
         return values_N
     if lengths is None:
         raise ValueError(f"ratio {loss.ratio!r} is one for each row: say how many tokens each has")
-    return _of_rows(torch.sum if loss.ratio == "sequence" else torch.mean, values_N, lengths)
-
-
-def _of_rows(total: Callable[[Tensor], Tensor], values_N: Tensor, lengths: Sequence[int]) -> Tensor:
-    """[N]: one value a row, that of all its tokens' values, repeated for each of its tokens."""
+    total = torch.sum if loss.ratio == "sequence" else torch.mean
     return torch.cat([total(values).expand(len(values)) for values in values_N.split(list(lengths))])
 
 

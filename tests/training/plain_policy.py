@@ -44,7 +44,7 @@ class Plain(NamedTuple):
     gradient: list[float]
     """Of the loss with respect to each trained token's log-probability, row by row."""
     clipped: list[bool]
-    """Whether each trained token's ratio, or its row's, is outside the clip range and not stale, row by row."""
+    """Whether each trained token's ratio, or its row's, is outside the clip range, row by row."""
 
 
 def policy(seed: int = 0) -> Decoder:
@@ -124,12 +124,6 @@ def lengths(rows: Sequence[PolicyRow]) -> list[int]:
     return [sum(row.trained) for row in rows]
 
 
-def stale(rows: Sequence[PolicyRow], loss: PolicyLoss) -> list[bool]:
-    """Whether each trained token is past the bound, row by row."""
-    ages = [age for row in rows for age, trained in zip(row.age, row.trained, strict=True) if trained]
-    return [age > loss.staleness.bound for age in ages]
-
-
 def plain_loss(
     rows: Sequence[PolicyRow], now: Sequence[float], loss: PolicyLoss, reference: Sequence[float] | None = None
 ) -> Plain:
@@ -140,13 +134,10 @@ def plain_loss(
     lengths = Counter(episodes)
     losses: defaultdict[str, list[float]] = defaultdict(list)
     parts, gradient, clipped = [], [], []
-    known = zip(episodes, sampled(rows), advantages(rows), stale(rows, loss), strict=True)
-    for i, (episode, then, advantage, old) in enumerate(known):
+    known = zip(episodes, sampled(rows), advantages(rows), strict=True)
+    for i, (episode, then, advantage) in enumerate(known):
         ratio = math.exp(now[i] - then)
-        if old:
-            slope = -min(ratio, loss.staleness.cap) * advantage
-            value = slope * now[i]
-        elif advantage > 0 and ratio > 1 + loss.clip_high:
+        if advantage > 0 and ratio > 1 + loss.clip_high:
             value, slope = -(1 + loss.clip_high) * advantage, 0.0
         elif advantage < 0 and ratio < 1 - loss.clip_low:
             value, slope = -(1 - loss.clip_low) * advantage, 0.0
@@ -157,7 +148,7 @@ def plain_loss(
             value += loss.kl * (odds - 1 - math.log(odds))
             slope += loss.kl * (1 - odds)
         losses[episode].append(value)
-        clipped.append(not old and not 1 - loss.clip_low <= ratio <= 1 + loss.clip_high)
+        clipped.append(not 1 - loss.clip_low <= ratio <= 1 + loss.clip_high)
         share = 1 / len(episodes) if loss.reduction == "token-mean" else 1 / lengths[episode] / len(lengths)
         parts.append(share * value)
         gradient.append(share * slope)
@@ -186,11 +177,7 @@ def _row_by_row(
         outside = not 1 - loss.clip_low <= ratio <= 1 + loss.clip_high
         slope = -ratio * row.advantage
         value = max(slope, -min(max(ratio, 1 - loss.clip_low), 1 + loss.clip_high) * row.advantage)
-        old = any(stale([row], loss))
-        if old:
-            slope = -min(ratio, loss.staleness.cap) * row.advantage
-            value = slope * part * math.fsum(told)
-        elif outside and value != slope:
+        if outside and value != slope:
             slope = 0.0
         odds = [math.exp(q - p) for p, q in zip(told, apart, strict=True)]
         divergences = [loss.kl * (each - 1 - math.log(each)) for each in odds]
@@ -198,5 +185,5 @@ def _row_by_row(
         total += share * (value + math.fsum(divergences) / length)
         parts.extend(share / length * (value + divergence) for divergence in divergences)
         gradient.extend(share * (slope * part + loss.kl * (1 - each) / length) for each in odds)
-        clipped.extend([outside and not old] * length)
+        clipped.extend([outside] * length)
     return Plain(total, parts, gradient, clipped)

@@ -28,7 +28,6 @@ from orgthink.record.episode import Episode, Origin, Sampling, Span
 from orgthink.runtime.budget import Limits
 from orgthink.training import checkpoint as checkpoints
 from orgthink.training.backend import EmbeddedBackend, Signals
-from orgthink.training.masking import Staleness
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights, weighted
 from orgthink.training.rollout import ProblemStream, Rollout, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows
@@ -108,17 +107,17 @@ def row_alone(row: PolicyRow, weight: float, loss: PolicyLoss, given: Sequence[f
         now = values + now - now.detach()
     known = [(p, age) for p, age, trained in zip(row.logprobs, row.age, row.trained, strict=True) if trained]
     then, ages = (torch.tensor(values) for values in zip(*known, strict=True))
-    fresh, old = ages == 0, ages > loss.staleness.bound
+    fresh = ages == 0
     apart = None if reference is None else alone(reference, row)[0].detach()
     advantages = torch.full_like(now, row.advantage)
-    losses_N, _ = token_losses(now, then, advantages, loss, apart, old, [len(now)])
+    losses_N, _ = token_losses(now, then, advantages, loss, apart, [len(now)])
     result = weight * losses_N.sum()
     log_ratio, difference = now.detach() - then, (now.detach() - then).abs() * fresh
     if loss.ratio == "token":
-        ratio, too_old = log_ratio.exp(), old
+        ratio = log_ratio.exp()
     else:
         whole = log_ratio.sum() if loss.ratio == "sequence" else log_ratio.mean()
-        ratio, too_old = whole.exp().expand(len(now)), old.any().expand(len(now))
+        ratio = whole.exp().expand(len(now))
     away = torch.zeros(()) if apart is None else apart - now.detach()
     newest = log_ratio * fresh
     off = {"token": newest, "sequence": newest.sum(), "sequence-mean": newest.mean()}[loss.ratio].abs() * fresh
@@ -126,9 +125,8 @@ def row_alone(row: PolicyRow, weight: float, loss: PolicyLoss, given: Sequence[f
         loss=result.item(),
         tokens=len(now),
         entropy=entropy.sum().item(),
-        clipped=int(((ratio < 1 - loss.clip_low) | (ratio > 1 + loss.clip_high))[~too_old].sum()),
+        clipped=int(((ratio < 1 - loss.clip_low) | (ratio > 1 + loss.clip_high)).sum()),
         fresh=int(fresh.sum()),
-        stale=int(old.sum()),
         difference=difference.sum().item(),
         largest=difference.max().item(),
         where=f"episode {row.episode}, {row.agent}",
@@ -182,21 +180,17 @@ def test_mixed_precision_computes_in_bfloat16_and_keeps_everything_in_single(tmp
     assert 0 < (gradients[0] - gradients[1]).norm() < 0.1 * gradients[0].norm()
 
 
-LOSSES = {"plain": PolicyLoss(), "strict": PolicyLoss(staleness=Staleness(bound=0, cap=1.2))}
-
-
-@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 @pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
 @pytest.mark.numerical
 @pytest.mark.thorough
-def test_packed_rows_of_all_ages_give_what_rows_alone_give(pack_tokens, loss, tmp_path):
-    rows = of_all_ages()
+def test_packed_rows_of_all_ages_give_what_rows_alone_give(pack_tokens, tmp_path):
+    rows, loss = of_all_ages(), PolicyLoss()
     expected, gradients = one_by_one(tuple(rows), loss)
     backend = backend_of(model := policy().float(), tmp_path, pack_tokens=pack_tokens)
     found = backend.forward_backward(weighted(rows, loss.reduction), loss)
-    for name in ("tokens", "fresh", "stale", "clipped", "where"):
+    for name in ("tokens", "fresh", "clipped", "where"):
         assert getattr(found, name) == getattr(expected, name)
-    assert 0 < found.fresh < found.tokens and found.stale > 0
+    assert 0 < found.fresh < found.tokens
     assert found.difference / found.fresh == pytest.approx(expected.difference / found.fresh, abs=TOLERANCE)
     assert (found.loss, found.largest) == pytest.approx((expected.loss, expected.largest), abs=TOLERANCE)
     for weight, gradient in zip(model.parameters(), gradients, strict=True):
@@ -205,12 +199,12 @@ def test_packed_rows_of_all_ages_give_what_rows_alone_give(pack_tokens, loss, tm
 
 ROW_RATIOS = {
     "product": PolicyLoss(reduction="episode-mean", ratio="sequence"),
-    "mean, kl": PolicyLoss(kl=0.5, reduction="episode-mean", ratio="sequence-mean", staleness=Staleness(bound=0)),
+    "mean, kl": PolicyLoss(kl=0.5, reduction="episode-mean", ratio="sequence-mean"),
 }
 
 
 def for_ratios_of_rows(loss: PolicyLoss) -> list[PolicyRow]:
-    """Rows of which some are clipped and some have a stale token, and their beginnings shared."""
+    """Rows of which some are clipped and some have an old token, and their beginnings shared."""
     rng, spread = random.Random(5), 0.02 if loss.ratio == "sequence" else 0.3
     rows = [near(MODEL, row, spread, rng) for row in group()]
     return [row if i % 3 else aged(row, rng) for i, row in enumerate(rows)]

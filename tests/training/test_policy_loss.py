@@ -24,13 +24,11 @@ from plain_policy import (
     policy,
     random_rows,
     sampled,
-    stale,
 )
 from rounding import ratio_errors, sum_error
 
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.masking import Staleness
 from orgthink.training.policy_loss import PolicyLoss, Ratio, token_losses, token_weights, weighted
 from orgthink.training.rows import PolicyRow
 
@@ -43,7 +41,6 @@ RATIOS: tuple[Ratio, ...] = ("sequence", "sequence-mean")
 """Those of rows."""
 
 bounds = st.floats(0, 0.9)
-stalenesses = st.builds(Staleness, st.integers(0, 9), cap=st.floats(0.5, 3))
 
 
 def of_rows(ratio: Ratio, *settings: Any, **more: Any) -> PolicyLoss:
@@ -69,8 +66,7 @@ def ours(rows: list[PolicyRow], now: Sequence[float], loss: PolicyLoss, referenc
     """By our code, in double precision."""
     at = doubles(now).requires_grad_()
     then, advantage = _known(rows)
-    old = torch.tensor(stale(rows, loss))
-    found = token_losses(at, then, advantage, loss, reference and doubles(reference), old, lengths(rows))
+    found = token_losses(at, then, advantage, loss, reference and doubles(reference), lengths(rows))
     parts = found.losses_N * weights(rows, loss.reduction)
     (gradient,) = torch.autograd.grad(parts.sum(), at)
     return Plain(parts.sum().item(), parts.tolist(), gradient.tolist(), found.clipped_N.tolist())
@@ -80,8 +76,8 @@ def ours(rows: list[PolicyRow], now: Sequence[float], loss: PolicyLoss, referenc
     any_rows(),
     st.integers(0, 2**32),
     st.one_of(
-        st.builds(PolicyLoss, bounds, bounds, st.floats(0, 1), st.sampled_from(REDUCTIONS), stalenesses),
-        st.builds(of_rows, st.sampled_from(RATIOS), bounds, bounds, st.floats(0, 1), staleness=stalenesses),
+        st.builds(PolicyLoss, bounds, bounds, st.floats(0, 1), st.sampled_from(REDUCTIONS)),
+        st.builds(of_rows, st.sampled_from(RATIOS), bounds, bounds, st.floats(0, 1)),
     ),
     st.booleans(),
 )
@@ -140,25 +136,6 @@ def test_a_ratio_past_its_bound_gains_nothing_more(advantage, ratio, expected, m
     assert gradient == pytest.approx(-ratio * advantage if moves else 0, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("advantage", "ratio", "slope"),
-    [
-        (2.0, 1.5, -1.5 * 2),  # clipped if it were fresh
-        (2.0, 5.0, -2.0 * 2),  # capped
-        (2.0, 0.1, -0.1 * 2),
-        (-2.0, 0.5, 0.5 * 2),  # clipped if it were fresh
-        (-2.0, 5.0, 2.0 * 2),  # capped
-        (0.0, 5.0, 0.0),
-    ],
-)
-def test_a_stale_token_always_moves_and_never_by_more_than_the_cap(advantage, ratio, slope):
-    now = doubles([math.log(ratio) - 3]).requires_grad_()
-    known = now, doubles([-3.0]), doubles([advantage])
-    result, _ = token_losses(*known, PolicyLoss(staleness=Staleness(cap=2.0)), stale_N=torch.tensor([True]))
-    assert torch.autograd.grad(result.sum(), now)[0].item() == pytest.approx(slope)
-    assert result.item() == pytest.approx(slope * now.item())
-
-
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @given(any_rows())
 def test_weights_sum_to_one(reduction, rows):
@@ -182,8 +159,8 @@ SPREADS = {"sequence": 0.02, "sequence-mean": 0.3}
 TRAINED = {name: PolicyLoss(reduction=name) for name in REDUCTIONS} | {name: of_rows(name) for name in RATIOS}
 
 
-def clipped_and_stale(loss: PolicyLoss) -> list[PolicyRow]:
-    """Rows of which some tokens, or under a ratio of rows some rows, are clipped and some stale."""
+def clipped_of_all_ages(loss: PolicyLoss) -> list[PolicyRow]:
+    """Rows of which some tokens, or under a ratio of rows some rows, are clipped, of several ages."""
     rng = random.Random(2)
     rows = [aged(row, rng) for row in random_rows(MODEL)]
     if loss.ratio == "token":
@@ -221,8 +198,8 @@ def in_double(rows: list[PolicyRow], now: list[float], loss: PolicyLoss) -> tupl
 @pytest.mark.parametrize("pack_tokens", [1, 100, 1000])
 def test_the_trainer_s_gradient_is_that_of_a_plain_loop(loss, pack_tokens, tmp_path):
     """Packed in one go or row by row, in single precision; what is stored where nothing was sampled is not read."""
-    rows = clipped_and_stale(loss)
-    assert 0 < sum(stale(rows, loss)) < sum(sum(row.trained) for row in rows)
+    rows = clipped_of_all_ages(loss)
+    assert any(map(any, (row.age for row in rows)))
     stray = [
         replace(
             row,

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from orgthink.training.masking import Staleness
 from orgthink.training.policy_loss import PolicyLoss, token_losses
 from orgthink.training.rows import PolicyRow
 
@@ -26,7 +25,6 @@ def moved(
     log_ratios: Sequence[Sequence[float]],
     advantages_R: Sequence[float],
     loss: PolicyLoss,
-    stale: Sequence[Sequence[bool]] | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> tuple[Tensor, list[Tensor], Tensor]:
     """Rows whose tokens' log-probabilities went from -3 so far: the loss of each row [R], the gradient of their sum
@@ -35,8 +33,7 @@ def moved(
     then_N = torch.full((sum(sizes),), -3.0, dtype=dtype)
     now_N = (then_N + torch.tensor([each for row in log_ratios for each in row], dtype=dtype)).requires_grad_()
     advantages_N = torch.tensor(advantages_R, dtype=dtype).repeat_interleave(torch.tensor(sizes))
-    old_N = None if stale is None else torch.tensor([each for row in stale for each in row])
-    found = token_losses(now_N, then_N, advantages_N, loss, None, old_N, sizes)
+    found = token_losses(now_N, then_N, advantages_N, loss, None, sizes)
     weights_N = torch.cat([torch.full((size,), 1 / size, dtype=dtype) for size in sizes])
     losses = (found.losses_N * weights_N).split(sizes)
     (gradient_N,) = torch.autograd.grad((found.losses_N * weights_N).sum(), now_N)
@@ -102,24 +99,6 @@ def row(length: int, episode: str) -> PolicyRow:
 
 
 # Ratios that no number holds
-
-
-# Stale rows
-
-
-@both
-@pytest.mark.parametrize(("advantage", "ratio"), [(2.0, 1.5), (2.0, 5.0), (2.0, 0.1), (-2.0, 0.5), (-2.0, 5.0)])
-def test_one_stale_token_makes_its_row_stale_and_no_other(loss, advantage, ratio):
-    """It moves as one, never by more than the cap; its fresh neighbour does not notice."""
-    far = unequal(math.log(ratio), loss, 3)
-    rows, advantages = [far, [0.1, 0.2]], [advantage, 1.0]
-    losses, gradients, clipped = moved(rows, advantages, loss, [[False, True, False], [False, False]])
-    slope = -min(ratio, Staleness().cap) * advantage * share(loss, 3)
-    assert gradients[0].tolist() == pytest.approx([slope] * 3)
-    assert losses[0].item() == pytest.approx(slope * math.fsum(each - 3 for each in far))
-    fresh, untouched, outside = moved(rows, advantages, loss)
-    assert torch.equal(losses[1], fresh[1]) and torch.equal(gradients[1], untouched[1])
-    assert clipped.tolist() == [False] * 3 + outside[3:].tolist()
 
 
 # What is refused

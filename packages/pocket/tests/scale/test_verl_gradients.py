@@ -77,8 +77,7 @@ def job_of(name: str) -> Reinforced:
     job = adjusted(RECIPES[recipe], {}, changes)
     assert isinstance(job, Reinforced)
     if name == "marsrl":  # whatever else the step of an algorithm can have: old tokens, and masked ones
-        stale = replace(job.settings.loss, staleness=replace(job.settings.loss.staleness, bound=0))
-        job = replace(job, settings=replace(job.settings, loss=stale, mastered=Mastered(entropy=10.0)))
+        job = replace(job, settings=replace(job.settings, mastered=Mastered(entropy=10.0)))
     return job
 
 
@@ -175,12 +174,7 @@ def test_losses_and_gradients_are_the_embedded_trainer_s(both: Both, old: str, f
     if (loss.ratio, old) == ("sequence", "sampler"):  # it multiplies what the two are apart at every token of a row
         most = max(most, product_error(max(sum(row.trained) for row in rows), each))
     assert found.loss == pytest.approx(expected.loss, rel=0, abs=most * max(abs(row.advantage) for row in rows))
-    assert (found.tokens, found.fresh, found.stale, found.clipped) == (
-        expected.tokens,
-        expected.fresh,
-        expected.stale,
-        expected.clipped,
-    )
+    assert (found.tokens, found.fresh, found.clipped) == (expected.tokens, expected.fresh, expected.clipped)
     # verl subtracts a mean logit from the logarithm of a sum, both as large as logits, we add up logarithms
     assert found.entropy == pytest.approx(expected.entropy, rel=0, abs=4 * each * found.tokens)
     assert found.difference <= each * found.fresh and found.largest <= NOISE and found.kl == 0.0
