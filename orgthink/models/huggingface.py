@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from orgthink.models.config import DecoderConfig
+from orgthink.models.decoder import Attend
 from orgthink.models.lora import ADAPTER, LoraSettings, read_tensors
 from orgthink.models.tree_attention import tree_attention
 from orgthink.util.errors import UserError
@@ -27,12 +31,18 @@ if TYPE_CHECKING:
 ATTENTION = "orgthink_tree"
 """Name under which transformers knows our attention over packed rows."""
 
+_CacheAttend = Callable[[int, Tensor, Tensor, Tensor, int | None], Tensor]
+"""`Attend` that also gets the sliding window of the layer in tokens."""
+
+_attend: ContextVar[_CacheAttend | None] = ContextVar("attend", default=None)
+"""Attention over a cache, while a model decodes."""
+
 _BASE_LAYER = re.compile(r"(?:\.base_layer)+(?=\.|$)")
 """Part that peft inserts into the names of layers with an adapter."""
 
 
 class HuggingFaceModel(nn.Module):
-    """A causal model of transformers, trained in full or with LoRA.
+    """A causal model of transformers: trained, in full or with LoRA, and sampled.
 
     The model's own dropout stays off, because the sampler has none.
     """
@@ -68,9 +78,76 @@ class HuggingFaceModel(nn.Module):
         out = decoder(input_ids=ids_BT, position_ids=positions_BT, attention_mask=mask, use_cache=False)
         return out.last_hidden_state
 
+    def decode(self, ids_BT: Tensor, positions_BT: Tensor, attend: Attend) -> Tensor:
+        """Final hidden states [B, T, C] of tokens, each at its position of a sequence: see `Decoder.decode`."""
+        return self._over_cache(ids_BT, positions_BT, lambda layer, q, k, v, window: attend(layer, q, k, v))
+
+    def _over_cache(self, ids_BT: Tensor, positions_BT: Tensor, attend: _CacheAttend) -> Tensor:
+        decoder: Any = self.core.base_model
+        mask = torch.zeros(1, 1, 1, 1, dtype=torch.int32, device=ids_BT.device)  # 4 axes, as in `hidden`
+        token = _attend.set(attend)
+        try:
+            out = decoder(input_ids=ids_BT, position_ids=positions_BT, attention_mask=mask, use_cache=False)
+        finally:
+            _attend.reset(token)
+        return out.last_hidden_state
+
+    @cached_property
+    def config(self) -> DecoderConfig:
+        """What a cache needs to know, as the attention to one token shows. UserError for a model that has no cache of
+        keys and values."""
+        seen: dict[int, tuple[tuple[int, int, int], int | None]] = {}
+
+        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor, window: int | None) -> Tensor:
+            seen[layer] = (query.shape[2], key.shape[2], key.shape[3]), window
+            if not query.shape[3] == key.shape[3] == value.shape[3]:
+                raise UserError(f"{self._source} has keys and values of different sizes: {way_out}")
+            return query
+
+        way_out = f"open it as vllm:{self._source}"
+        first = torch.zeros(1, 1, dtype=torch.long, device=self.device)
+        with torch.no_grad():
+            self._over_cache(first, first, attend)
+        text = self.core.config.get_text_config()
+        if list(seen) != list(range(text.num_hidden_layers)) or len({shape for shape, _ in seen.values()}) != 1:
+            raise UserError(f"{self._source} computes its attention in its own way: {way_out}")
+        (query_heads, key_heads, size), _ = seen[0]
+        windows = {layer: window for layer, (_, window) in seen.items() if window is not None}
+        if len(set(windows.values())) > 1:
+            raise UserError(f"{self._source} has sliding windows of several sizes: {way_out}")
+        return DecoderConfig(
+            text.vocab_size,
+            text.hidden_size,
+            getattr(text, "intermediate_size", 4 * text.hidden_size),
+            text.num_hidden_layers,
+            query_heads,
+            key_heads,
+            size,
+            text.max_position_embeddings,
+            architecture=type(self.core).__name__,
+            sliding_window=next(iter(windows.values()), None),
+            sliding_layers=frozenset(windows),
+        )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.core.dtype
+
     def logits(self, hidden: Tensor) -> Tensor:
         head: Any = self.core.get_output_embeddings()
         return head(hidden)
+
+    def from_hf(self, weights: Mapping[str, Tensor]) -> None:
+        """Copy weights with Hugging Face names into this model. KeyError for one that is missing, RuntimeError for one
+        of another shape or that the model does not have."""
+        core: Any = type(self.core)
+        with _quiet():
+            new, found = core.from_pretrained(
+                None, config=self.core.config, state_dict=dict(weights), dtype=self.dtype, output_loading_info=True
+            )
+        if wrong := [*found["missing_keys"], *found["unexpected_keys"]]:
+            raise KeyError(min(wrong))
+        self.core.load_state_dict(new.state_dict())
 
     @torch.no_grad()
     def to_hf(self) -> dict[str, Tensor]:
@@ -117,17 +194,25 @@ class HuggingFaceModel(nn.Module):
 def _attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **settings: Any
 ) -> tuple[Tensor, None]:
-    """Attention for transformers: over packed rows if the mask is a table of rectangles, else PyTorch's.
+    """Attention for transformers: over a cache while a model decodes, over packed rows if the mask is a table of
+    rectangles, else PyTorch's.
 
-    UserError for packed rows of a model that adds something to its scores.
+    UserError for packed rows or a cache of a model that adds something to its scores.
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    if attention_mask is None or attention_mask.dtype != torch.int64:
+    attend, packed = _attend.get(), attention_mask is not None and attention_mask.dtype == torch.int64
+    if attend is None and not packed:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **settings)
-    for name in ("position_bias", "softcap", "s_aux", "sliding_window"):
+    for name in ("position_bias", "softcap", "s_aux", *(() if attend else ("sliding_window",))):
         if settings.get(name) is not None:
-            raise UserError(f"{type(module).__name__} has a {name}, which packed rows do not support")
+            raise UserError(f"{type(module).__name__} has a {name}, which packed rows and caches do not support")
+    if attend is not None:
+        if (scale := settings.get("scaling")) is not None:
+            query = query * (scale * query.shape[-1] ** 0.5)  # the cache scales by the square root of the size
+        heads = (x.transpose(1, 2) for x in (query, key, value))
+        return attend(module.layer_idx, *heads, settings.get("sliding_window")), None  # type: ignore[arg-type]
+    assert attention_mask is not None
     mixed = tree_attention(query, key, value, attention_mask[0, 0].tolist(), settings.get("scaling"))
     return mixed.transpose(1, 2), None
 
@@ -248,4 +333,4 @@ def require_plain_head(model: HuggingFaceModel, folder: Path) -> None:
     ids = torch.tensor([[0, 1]]).to(model.device)
     ours, theirs = model.logits(model.hidden(ids)), model.core(input_ids=ids, use_cache=False).logits
     if not torch.allclose(ours.float(), theirs.float(), rtol=1e-2, atol=1e-3):
-        raise UserError(f"{folder} caps or scales its logits, which the trainers do not: choose another model")
+        raise UserError(f"{folder} caps or scales its logits, which orgthink does not compute: open it as vllm:{folder}")

@@ -1,4 +1,4 @@
-"""Models that are trained: our own decoder, and any causal model of transformers, each in full or with LoRA."""
+"""Opens models to sample from or to train: our own decoder, and any causal model of transformers."""
 
 from __future__ import annotations
 
@@ -23,6 +23,17 @@ Trainable = Decoder | HuggingFaceModel
 """A causal language model whose weights are trained."""
 
 
+def open_decoder(folder: Path, dtype: torch.dtype = torch.float32) -> Trainable:
+    """Open a Hugging Face folder: by `Decoder` or, for an architecture that it does not compute, by transformers, which
+    is slower. ValueError if the folder has no complete causal model."""
+    try:
+        return Decoder.load(folder, dtype)
+    except UnknownArchitecture:
+        model = HuggingFaceModel(open_model(folder, dtype), folder)
+        require_plain_head(model, folder)
+        return model
+
+
 def open_trainable(
     folder: Path,
     lora: LoraSettings | None = None,
@@ -32,18 +43,14 @@ def open_trainable(
 ) -> Trainable:
     """Open a Hugging Face folder for training. `seed` determines the initial weights of an adapter.
 
-    An architecture that `Decoder` does not compute is trained by transformers, which is slower. Full training needs
-    float32: bfloat16 rounds away the updates of a small learning rate. UserError if the folder has no complete causal
-    model, or what a trained model could not be stored with.
+    Full training needs float32: bfloat16 rounds away the updates of a small learning rate. UserError if the folder has
+    no complete causal model, or what a trained model could not be stored with.
     """
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is not a model folder: it has no config.json")
     model_files(folder)
     try:
-        model: Trainable = Decoder.load(folder, dtype)
-    except UnknownArchitecture:
-        model = HuggingFaceModel(open_model(folder, dtype), folder)
-        require_plain_head(model, folder)
+        model = open_decoder(folder, dtype)
     except ValueError as error:
         raise UserError(str(error)) from error
     if lora is not None:

@@ -20,7 +20,7 @@ from orgthink.engines.engine import FinishReason
 from orgthink.engines.local.cache import Block, KeysValues, PrefixCache
 from orgthink.engines.local.sampling import COLDEST, StopTokens, draw, uniforms
 from orgthink.engines.stepping import Counters
-from orgthink.models.decoder import Decoder
+from orgthink.models.trainable import Trainable
 from orgthink.record.episode import Sampling
 
 _READ_AT_ONCE = 512
@@ -87,10 +87,12 @@ class _Plan(NamedTuple):
 class DecodeBatch:
     """The active requests and the model that decodes them."""
 
-    def __init__(self, model: Decoder, eos_ids: frozenset[int], *, version: str, slots: int, cache_bytes: int) -> None:
+    def __init__(
+        self, model: Trainable, eos_ids: frozenset[int], *, version: str, slots: int, cache_bytes: int
+    ) -> None:
         self.model, self.version = model, version
         self.counters = Counters()
-        self._dtype, self._device = model.norm.weight.dtype, model.device
+        self._dtype, self._device = model.dtype, model.device
         self._eos_ids, self._slots, self._cache_bytes = eos_ids, slots, cache_bytes
         self._waiting: list[Request] = []
         self._blocks: dict[int, Block] = {}

@@ -22,8 +22,8 @@ from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason, T
 from orgthink.engines.local.batch import DecodeBatch, Request
 from orgthink.engines.local.sampling import StopTokens
 from orgthink.engines.stepping import Stepper, Stream, deliver
-from orgthink.models.decoder import Decoder
 from orgthink.models.tokenizer import Tokenizer
+from orgthink.models.trainable import Trainable, open_decoder
 from orgthink.record.episode import Sampling
 
 
@@ -32,7 +32,7 @@ class LocalEngine(TokenEngine):
 
     def __init__(
         self,
-        model: Decoder,
+        model: Trainable,
         tokenizer: Tokenizer,
         *,
         name: str = "local",
@@ -76,7 +76,7 @@ class LocalEngine(TokenEngine):
         if not any(folder.glob("*.safetensors")):
             raise ValueError(f"{folder} has no weights: there is no safetensors file")
         tokenizer, name = Tokenizer(folder), folder.resolve().name
-        model = Decoder.load(folder, dtype).to(device)
+        model = open_decoder(folder, dtype).to(device)
         return cls(model, tokenizer, name=name, version=name, slots=slots, cache_bytes=cache_bytes, threaded=threaded)
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
