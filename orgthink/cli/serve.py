@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
-from orgthink.cli.export import collector_at
 from orgthink.cli.options import Options
 from orgthink.cli.running import needing
 from orgthink.engines import Engines
@@ -25,7 +23,6 @@ from orgthink.util.redaction import conceal
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:
-    from orgthink.export.otlp import Collector
     from orgthink.serve.episodes import Served
 
 KEY = "ORGTHINK_API_KEY"
@@ -52,10 +49,6 @@ class Serve(Options):
     """Episodes at once; further requests get the status 429."""
     no_page: bool = False
     """Without the live page at /, which shows the episodes of all clients."""
-    otlp: Annotated[str | None, arg(metavar="URL")] = None
-    """OpenTelemetry collector that gets every episode as spans, such as http://localhost:4318."""
-    otlp_content: bool = False
-    """Send prompts, replies and results too."""
     out: Annotated[Path | None, arg(metavar="DIR")] = None
     """New run folder; without it one under runs/."""
 
@@ -65,13 +58,11 @@ class Serve(Options):
             raise UserError(f"--host {self.host} can be called by others: give --api-key, or set {KEY}")
         if self.concurrency < 1:
             raise UserError(f"--concurrency {self.concurrency}: at least one episode must run")
-        if self.otlp_content and self.otlp is None:
-            raise UserError("--otlp-content goes with --otlp URL")
         conceal(key or "")
-        run_main(self._serve(key, None if self.otlp is None else collector_at(self.otlp, self.otlp_content)))
+        run_main(self._serve(key))
         return 0
 
-    async def _serve(self, key: str | None, collector: Collector | None) -> None:
+    async def _serve(self, key: str | None) -> None:
         with needing("serve"):
             from orgthink.serve.app import application, server
         from orgthink.serve.episodes import ServedEpisodes
@@ -81,7 +72,7 @@ class Serve(Options):
             async with Engines() as engines:
                 models = await _served(plan, engines)
                 folder = RunFolder.create(self.out or dated("serve"), "serve", {"models": list(models)})
-                with self._sending(folder, collector), folder.journal(redo=None) as journal:
+                with folder.journal(redo=None) as journal:
                     episodes = ServedEpisodes(journal, self.concurrency)
                     app = application(models, episodes, key=key, page=not self.no_page)
                     port = place.getsockname()[1]
@@ -92,13 +83,6 @@ class Serve(Options):
                     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second signal ends an episode without an end
                     signal.signal(signal.SIGINT, signal.default_int_handler)
                     await episodes.drain()
-
-    def _sending(self, folder: RunFolder, collector: Collector | None) -> AbstractContextManager[object]:
-        if collector is None:
-            return nullcontext()
-        from orgthink.export.otlp import sending
-
-        return sending(folder, collector)
 
     def _listening(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET

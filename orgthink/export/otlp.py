@@ -1,4 +1,4 @@
-"""Sends spans to an OpenTelemetry collector over HTTP, during a run or from its folder.
+"""Sends the spans of a run folder to an OpenTelemetry collector over HTTP.
 
 The SDK reads its usual variables: `OTEL_EXPORTER_OTLP_HEADERS` for a key, `OTEL_SERVICE_NAME`, certificates.
 """
@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export import SpanExportResult
 from requests import Response, Session, TooManyRedirects
 
 from orgthink.export.spans import trace_spans
@@ -33,9 +31,6 @@ PATH = "/v1/traces"
 """Path below a collector's URL that takes spans."""
 TIMEOUT = 10.0
 """Seconds for one request, retries included."""
-QUEUE = 65_536
-"""Spans that may wait to be sent; then the oldest are dropped."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -71,58 +66,6 @@ class Collector:
         if self._exporter.export(spans) is SpanExportResult.SUCCESS:
             return None
         return excerpt(self._complaints.last or "no reason given", 200)
-
-    def close(self) -> None:
-        """Give up the request that is being sent."""
-        self._exporter.shutdown()
-
-
-class _Live(SpanExporter):
-    """Sends the spans of a run and warns once about those that do not arrive."""
-
-    def __init__(self, collector: Collector, folder: RunFolder) -> None:
-        self.failed = self.closing = False
-        self._collector, self._folder = collector, folder
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        if self.failed and self.closing:  # the end of a run does not wait for a collector that fails
-            return SpanExportResult.FAILURE
-        why = self._collector.send(spans)
-        if why is None:
-            return SpanExportResult.SUCCESS
-        self.warn(why)
-        return SpanExportResult.FAILURE
-
-    def warn(self, why: str) -> None:
-        if not self.failed:
-            later = f"to send them later: orgthink export otlp {self._folder.path}"
-            _log.warning("episodes do not reach %s (%s); %s", self._collector.name, why, later)
-        self.failed = True
-
-    def shutdown(self) -> None:
-        self._collector.close()
-
-
-@contextmanager
-def sending(folder: RunFolder, collector: Collector) -> Iterator[None]:
-    """Send every episode that is stored in the folder, from a thread of the SDK. A failure never stops the run."""
-    live, run = _Live(collector, folder), name_of(folder)
-    processor = BatchSpanProcessor(live, QUEUE, schedule_delay_millis=500)
-
-    def send(episode: Episode) -> None:
-        try:
-            for span in collector.spans(episode, run, time.time() - episode.seconds):
-                processor.on_end(span)
-        except Exception as bug:
-            live.warn(f"{type(bug).__name__}: {bug}")
-
-    folder.watchers.append(send)
-    try:
-        yield
-    finally:
-        folder.watchers.remove(send)
-        live.closing = True
-        processor.shutdown()
 
 
 def name_of(folder: RunFolder) -> str:

@@ -15,7 +15,7 @@ import json
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import chain, count
 from pathlib import Path
@@ -79,11 +79,10 @@ class Journal:
         episodes: list[Episode],
         file: BinaryIO,
         metrics: BinaryIO,
-        watchers: Sequence[Callable[[Episode], None]] = (),
     ) -> None:
         self.episodes = episodes
         """Episodes in the folder when it was opened."""
-        self._file, self._metrics, self._watchers = file, metrics, watchers
+        self._file, self._metrics = file, metrics
 
     @property
     def _folder(self) -> Path:
@@ -99,9 +98,6 @@ class Journal:
         that cannot be read again, UserError if the folder was moved."""
         require_unmoved(self._folder)
         append(self._file, b"".join(map(line_of, episodes)))
-        for watch in self._watchers:
-            for episode in episodes:
-                watch(episode)
 
     def log(self, **numbers: Any) -> None:
         """Add a line of numbers to metrics.jsonl. UserError if the folder was moved."""
@@ -159,8 +155,6 @@ class RunFolder:
 
     def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
         self.path, self.config = path, config
-        self.watchers: list[Callable[[Episode], None]] = []
-        """Functions that are called with each stored episode; they must not wait or raise."""
 
     @classmethod
     def create(cls, path: Path, kind: str, settings: Any, *, overwrite: bool = False) -> RunFolder:
@@ -245,7 +239,7 @@ class RunFolder:
             episodes = [] if redo is None else self._settle(redo)
             with open_to_append(self.episodes_file) as file, open_to_append(self.path / "metrics.jsonl") as metrics:
                 cut_torn_line(metrics)
-                yield Journal(episodes, file, metrics, self.watchers)
+                yield Journal(episodes, file, metrics)
 
     def revise(self, revised: Mapping[str, Episode]) -> None:
         """Replace the episodes with these ids, atomically, while a journal is open. UserError if an episode cannot be
