@@ -11,7 +11,6 @@ problems.
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,9 +21,6 @@ from typing import NamedTuple
 CONFIDENCE = 0.95
 """Confidence of every interval."""
 
-FEW = 30
-"""Fewer problems than these make a bootstrap too narrow."""
-_RESAMPLES = 5000
 Z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
 """Quantile of the normal distribution for `CONFIDENCE`."""
 
@@ -57,6 +53,10 @@ class Estimate:
     """Number of samples."""
 
 
+NOTHING = Estimate(None, None, None, 0)
+"""The estimate without values."""
+
+
 def proportion(values: Values) -> Estimate:
     """Share of samples that are true (1, not 0), with Wilson's interval.
 
@@ -67,7 +67,7 @@ def proportion(values: Values) -> Estimate:
     """
     means, n = _means(values)
     if not means:
-        return Estimate(None, None, None, 0)
+        return NOTHING
     p, problems = fmean(means.values()), len(means)
     effective = float(problems)
     if 0 < p < 1 and problems > 1:
@@ -89,37 +89,27 @@ def average(values: Values) -> Estimate:
     The interval of values that are never negative is not negative.
     """
     means, n = _means(values)
-    if not means:
-        return Estimate(None, None, None, 0)
-    mean, problems = fmean(means.values()), len(means)
-    if problems == 1:
-        return Estimate(mean, None, None, n)
-    half = student(problems - 1) * stdev(means.values()) / sqrt(problems)
-    low = mean - half
-    return Estimate(mean, max(0.0, low) if min(means.values()) >= 0 else low, mean + half, n)
+    return _floored(_interval(_between(list(means.values())), n), means.values()) if means else NOTHING
 
 
-def difference(first: Values, second: Values, seed: int = 0) -> Estimate:
-    """Mean of first - second over the problems that both have, with a paired bootstrap interval; n counts problems.
+def difference(first: Values, second: Values) -> Estimate:
+    """Mean of first - second over the problems that both have, with a paired t-interval; n counts problems.
 
-    Pairing cancels the difficulty of a problem. The same seed gives the same interval; a single problem has none.
-    Fewer than `FEW` problems have the paired t-interval, because their bootstrap is too narrow. Differences of shares
-    are `doubted`.
+    Pairing cancels the difficulty of a problem. A single problem has no interval. Differences of shares are `doubted`.
     """
     ours, theirs = _means(first)[0], _means(second)[0]
     gaps = [ours[problem] - theirs[problem] for problem in sorted(ours.keys() & theirs.keys())]
-    if len(gaps) < 2:
-        return Estimate(gaps[0] if gaps else None, None, None, len(gaps))
-    shares = all(0 <= value <= 1 for value in (*ours.values(), *theirs.values()))
-    if len(gaps) < FEW:
-        half = student(len(gaps) - 1) * stdev(gaps) / sqrt(len(gaps))
-        found = Estimate(fmean(gaps), fmean(gaps) - half, fmean(gaps) + half, len(gaps))
-        return doubted(found, gaps) if shares else found
-    rng = random.Random(seed)
-    drawn = sorted(fmean(rng.choices(gaps, k=len(gaps))) for _ in range(_RESAMPLES))
-    tail = round(_RESAMPLES * (1 - CONFIDENCE) / 2)
-    found = Estimate(fmean(gaps), drawn[tail], drawn[-1 - tail], len(gaps))
-    return doubted(found, gaps) if shares else found
+    found = _interval(_between(gaps), len(gaps)) if gaps else NOTHING
+    return doubted(found, gaps) if len(gaps) > 1 and _are_shares([*ours.values(), *theirs.values()]) else found
+
+
+def _are_shares(values: Iterable[float]) -> bool:
+    return all(0 <= value <= 1 for value in values)
+
+
+def _floored(found: Estimate, values: Iterable[float]) -> Estimate:
+    """The interval is not negative if no value is."""
+    return replace(found, low=max(0.0, found.low)) if found.low is not None and min(values) >= 0 else found
 
 
 def doubted(found: Estimate, gaps: Sequence[float]) -> Estimate:
@@ -145,6 +135,20 @@ def student(freedom: int) -> float:
     if freedom <= len(_T):
         return _T[freedom - 1]
     return Z + (Z**3 + Z) / (4 * freedom) + (5 * Z**5 + 16 * Z**3 + 3 * Z) / (96 * freedom**2)
+
+
+def _between(values: Sequence[float]) -> _Spread:
+    """The spread of a mean over problems."""
+    variance = stdev(values) ** 2 / len(values) if len(values) > 1 else 0.0
+    return _Spread(fmean(values), variance, len(values) - 1)
+
+
+def _interval(spread: _Spread, n: int) -> Estimate:
+    """The t-interval of a mean; `None` without degrees of freedom."""
+    if not spread.freedom:
+        return Estimate(spread.mean, None, None, n)
+    half = _quantile(spread) * sqrt(spread.variance)
+    return Estimate(spread.mean, spread.mean - half, spread.mean + half, n)
 
 
 class _Spread(NamedTuple):
@@ -185,11 +189,7 @@ def crossed_average(cells: Cells) -> Estimate:
     table, n = _table(values)
     if not _crossed(table):
         return replace(average(_plain(values)), low=None, high=None)
-    spread = _spread(table)
-    half = _quantile(spread) * sqrt(spread.variance)
-    low = spread.mean - half
-    least = min(value for seeds in table.values() for value in seeds.values())
-    return Estimate(spread.mean, max(0.0, low) if least >= 0 else low, spread.mean + half, n)
+    return _floored(_interval(_spread(table), n), (value for seeds in table.values() for value in seeds.values()))
 
 
 def crossed_difference(first: Cells, second: Cells) -> Estimate:
@@ -207,11 +207,10 @@ def crossed_difference(first: Cells, second: Cells) -> Estimate:
     table, _ = _table(gaps)
     if not _crossed(table):
         return Estimate(average(_plain(gaps)).mean, None, None, len({problem for problem, *_ in gaps}))
-    spread = _spread(table)
-    half = _quantile(spread) * sqrt(spread.variance)
-    found = Estimate(spread.mean, spread.mean - half, spread.mean + half, len(table))
-    shares = all(0 <= value <= 1 for values in (*a.values(), *b.values()) for value in values)
-    return doubted(found, [gap for seeds in table.values() for gap in seeds.values()]) if shares else found
+    found = _interval(_spread(table), len(table))
+    if not _are_shares(value for values in (*a.values(), *b.values()) for value in values):
+        return found
+    return doubted(found, [gap for seeds in table.values() for gap in seeds.values()])
 
 
 def _seeds(cells: Cells) -> int:

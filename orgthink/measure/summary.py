@@ -120,14 +120,9 @@ def summarise(
     }
 
 
-def compare(
-    first: Iterable[Episode], second: Iterable[Episode], measure: Measure = all_correct, seed: int = 0
-) -> Estimate:
-    """Mean difference of `measure` between `first` and `second`, over the problems that both attempted.
-
-    `seed` is the seed of the interval's resampling.
-    """
-    return difference(_values(first, measure), _values(second, measure), seed)
+def compare(first: Iterable[Episode], second: Iterable[Episode], measure: Measure = all_correct) -> Estimate:
+    """Mean difference of `measure` between `first` and `second`, over the problems that both attempted."""
+    return difference(_values(first, measure), _values(second, measure))
 
 
 def solver_correct(episode: Episode) -> bool | None:
