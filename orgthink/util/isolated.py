@@ -15,8 +15,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import IO, Any
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from orgthink.util.errors import ToolError
 from orgthink.util.terminal import excerpt, reason
@@ -58,79 +58,77 @@ class IsolatedProcess:
             forked = self._owner != os.getpid()  # two programs that share a process would mix up its answers
             if self.process is None or forked or self.process.poll() is not None:
                 self._start()
-            try:
-                line = _exchange(self.process, json.dumps(question) + "\n")
-            except BaseException:  # a late answer must not become the answer to the next question
-                self._end()
-                raise
-            if line:
-                return json.loads(line)
-            if (code := self._end(_DYING)) == -signal.SIGPROF:
-                return None
+            line, code = self._exchange(json.dumps(question) + "\n")
+        if line:
+            return json.loads(line)
+        if code == -signal.SIGPROF:
+            return None
         raise ProcessEnded(f"a question ended {self._module}: {_ending(code)}")
 
     def _start(self) -> None:
-        """Start the process and wait until it is ready. ToolError, with its last line of output, if it fails."""
+        """Start the process and wait until it is ready. ToolError, with its last line of output, if it fails.
+
+        It imports from the same places, ignores Ctrl-C, and has a fixed order of sets.
+        """
+        found = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
         with tempfile.TemporaryFile() as stderr:
             try:
-                self.process, self._owner = self._begin(stderr), os.getpid()
-                while (line := _exchange(self.process)) and line.strip() != _READY:
-                    pass
-            except BaseException as error:
-                self._end()
-                if isinstance(error, OSError | ProcessEnded):
-                    raise ToolError(f"{self._module} does not start: {reason(error)}") from error
-                raise
+                self.process = subprocess.Popen(
+                    [sys.executable, "-P", "-W", "ignore", "-m", self._module],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    text=True,
+                    start_new_session=True,
+                    env={**found, "PYTHONPATH": path, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"},
+                )
+                self._owner, line, code = os.getpid(), "\n", 0
+                while line and line.strip() != _READY:
+                    line, code = self._exchange()
+            except (OSError, ProcessEnded) as error:
+                raise ToolError(f"{self._module} does not start: {reason(error)}") from error
             if line:
                 return
-            code = self._end(_DYING)
             stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - _TAIL))
             lines = stderr.read().decode(errors="replace").split("\n")
         last = next(filter(str.strip, reversed(lines)), "no output")
         raise ToolError(f"{self._module} does not start: {excerpt(last)} ({_ending(code)})")
 
-    def _begin(self, stderr: IO[bytes]) -> subprocess.Popen[str]:
-        """The new process. It imports from the same places, ignores Ctrl-C, and has a fixed order of sets."""
-        found = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-        path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
-        return subprocess.Popen(
-            [sys.executable, "-P", "-W", "ignore", "-m", self._module],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            start_new_session=True,
-            env={**found, "PYTHONPATH": path, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"},
-        )
+    def _exchange(self, question: str = "") -> tuple[str, int]:
+        """Write a question and read a line; without a line the exit code of the process.
 
-    def _end(self, patience: float = 0) -> int:
+        ProcessEnded after `LONGEST_WAIT`. Whatever interrupts it ends the process: a late answer must not become the
+        answer to the next question.
+        """
+        process: Any = self.process
+        late, line = threading.Event(), ""
+        watch = threading.Timer(LONGEST_WAIT, lambda: (late.set(), process.kill()))
+        watch.start()
+        try:
+            with suppress(BrokenPipeError):
+                process.stdin.write(question)
+                process.stdin.flush()
+                line = process.stdout.readline()
+        except BaseException:
+            self._end(0)
+            raise
+        finally:
+            watch.cancel()
+        code = 0 if line and not late.is_set() else self._end(_DYING)
+        if late.is_set():
+            raise ProcessEnded(f"{self._module} gave no answer for {LONGEST_WAIT} s")
+        return line, code
+
+    def _end(self, patience: float) -> int:
         """Kill the process if it does not end by itself within `patience` seconds. Returns its exit code."""
-        process, self.process = self.process, None
-        if process is None:
-            return 0
+        process: Any = self.process
+        self.process = None
         try:
             return process.wait(patience)
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()
-
-
-def _exchange(process: Any, question: str = "") -> str:
-    """Write a question and read a line; empty if the process ended. ProcessEnded after `LONGEST_WAIT`."""
-    late = threading.Event()
-    watch = threading.Timer(LONGEST_WAIT, lambda: (late.set(), process.kill()))
-    watch.start()
-    try:
-        process.stdin.write(question)
-        process.stdin.flush()
-        line = process.stdout.readline()
-    except BrokenPipeError:
-        line = ""
-    finally:
-        watch.cancel()
-    if late.is_set():
-        raise ProcessEnded(f"{process.args[-1]} gave no answer for {LONGEST_WAIT} s")
-    return line
 
 
 def _ending(code: int) -> str:
