@@ -82,7 +82,7 @@ class Inbox:
 
 
 INBOX = Inbox()
-"""Inbox of this process, for `person:` engines and approvals."""
+"""Inbox of this process, for `person:` engines."""
 
 
 class PersonEngine(Engine):

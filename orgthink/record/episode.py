@@ -78,7 +78,7 @@ class Status(StrEnum):
     ERROR = "error"
     CANCELLED = "cancelled"
     DENIED = "denied"
-    """An approver forbade it: see the approval."""
+    """An approver forbade it: see the error."""
 
 
 class FormatError(StrEnum):
@@ -213,33 +213,6 @@ class Exhausted:
     """Amount allowed."""
 
 
-class Decision(StrEnum):
-    """Result of an approval."""
-
-    ALLOWED = "allowed"
-    """The call was made."""
-    DENIED = "denied"
-    """The call was not made."""
-    UNANSWERED = "unanswered"
-    """The call was not made: no decision in time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """The decision of an approver about a call."""
-
-    decision: Decision
-    """Which."""
-    arguments: dict[str, Any]
-    """Arguments of the call: the sub-query, or those of a tool; JSON values."""
-    reason: str = ""
-    """One line, if the approver gave one."""
-    start: float = 0.0
-    """When the approval was requested, in seconds from the start of the episode."""
-    end: float = 0.0
-    """When the decision came, in seconds from the start of the episode."""
-
-
 @dataclass(frozen=True, slots=True)
 class Trace:
     """The record of one agent."""
@@ -263,7 +236,7 @@ class Trace:
     cancel: CancelSource | None = None
     """What cancelled it; `None` if it was not cancelled."""
     error: str | None = None
-    """One line, if its engine or tool failed, or a budget refused a fork."""
+    """One line, if its engine or tool failed, a budget refused a fork, or an approver denied its call."""
     error_kind: ErrorKind | None = None
     """Origin of the error; `None` without one."""
     exhausted: Exhausted | None = None
@@ -282,8 +255,6 @@ class Trace:
     """Seconds in the queue of the HTTP client; deadlines do not count them."""
     person: str | None = None
     """Person who wrote in the place of a model; `None` for models, code and tools."""
-    approval: Approval | None = None
-    """The approval of its call; `None` without one."""
 
     @property
     def forks(self) -> tuple[Edge, ...]:

@@ -73,7 +73,7 @@ def _unset(trace: Trace) -> dict[str, Any]:
     """Optional fields of a trace that its line leaves out."""
     spans = enumerate(trace.spans)
     unsent = {i: {name for name in ("billed", "reasoning") if getattr(span, name) is None} for i, span in spans}
-    return {name: True for name in ("person", "approval") if getattr(trace, name) is None} | {"spans": unsent}
+    return ({"person": True} if trace.person is None else {}) | {"spans": unsent}
 
 
 def _without_secrets(value: Any) -> Any:
@@ -100,7 +100,7 @@ LONGEST = 1e12
 MOST_REQUIRED = 10_000
 """Most solutions that a problem may ask for."""
 
-_UNCOUNTED = {"problem", "token_ids", "logprobs", "arguments", "seed"}
+_UNCOUNTED = {"problem", "token_ids", "logprobs", "seed"}
 """Fields that do not hold counts, times or costs."""
 
 

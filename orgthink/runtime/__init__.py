@@ -1,7 +1,7 @@
 """What organizations are written in, and what runs them."""
 
 from orgthink.runtime.agent import Agent, Backing, Result
-from orgthink.runtime.approval import Allow, Approve, Deny, PendingCall
+from orgthink.runtime.approval import Approve, PendingCall
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import BudgetExhausted, Limits
 from orgthink.runtime.organization import Organization
@@ -10,11 +10,9 @@ from orgthink.util.errors import Failure
 
 __all__ = [
     "Agent",
-    "Allow",
     "Approve",
     "Backing",
     "BudgetExhausted",
-    "Deny",
     "Failure",
     "Limits",
     "Organization",

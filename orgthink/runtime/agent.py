@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from orgthink.engines.engine import Tools
-from orgthink.record.episode import Approval, Message, Status, StopReason, Trace
+from orgthink.record.episode import Message, Status, StopReason, Trace
 from orgthink.runtime.budget import Account
 from orgthink.runtime.context import Backing
 from orgthink.runtime.decoder import Decoder
@@ -83,7 +83,6 @@ class Agent(Decoder):
         self.role = role
         self.parent: str | None = None
         self.result: Result | None = None
-        self.approval: Approval | None = None
         self.organizes = False
         """Whether an organization does its work."""
         self.so_far: Callable[[], str | None] = lambda: None
@@ -160,7 +159,6 @@ class Agent(Decoder):
             turns=self.turns,
             queued=self.queued,
             person=self.person,
-            approval=self.approval,
         )
 
     def trace_so_far(self) -> Trace:

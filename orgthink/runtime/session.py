@@ -32,7 +32,7 @@ from orgthink.record.episode import (
     Trace,
 )
 from orgthink.runtime.agent import Agent, Result, Watcher, Work
-from orgthink.runtime.approval import Approve, Approver
+from orgthink.runtime.approval import Approve, allowed
 from orgthink.runtime.budget import FORKS, BudgetExhausted, Limits
 from orgthink.runtime.context import Backing
 from orgthink.runtime.deadline import DeadlineMissed, end, within
@@ -94,7 +94,7 @@ class Session:
         seconds = self.limits.episode_seconds
         self._over = inf if seconds is None else asyncio.get_running_loop().time() + seconds
         """When the deadline of the episode passes, on the clock of the event loop."""
-        self._approver = None if approve is None else Approver(approve, self.limits, self.clock)
+        self._approve = approve
         self._free = asyncio.Semaphore(self.capacity)
         """Places in the pool."""
         self._placed: set[Agent] = set()
@@ -355,25 +355,14 @@ class Session:
     async def _begin(
         self, child: Agent, work: Work, seconds: float | None, arguments: Mapping[str, Any] | None
     ) -> None:
-        """Do the work of a fork, if an approver lets it be done."""
-        tell_waits(child.waited)
-        if self._approver is not None:
-            try:
-                allowed = await self._approver.allows(child, arguments)
-            except asyncio.CancelledError:
-                child.cancel = child.cancel or CancelSource.SYSTEM
-                child.ended(StopReason.CANCELLED)
-                raise
-            if not allowed:
-                return
-        await self._work(child, work, seconds)
-
-    async def _work(self, child: Agent, work: Work, seconds: float | None) -> None:
-        """Do the work of a fork in a place of the pool and turn however it ends into a result.
+        """Do the work of a fork in a place of the pool, if an approver allows it, and turn its end into a result.
 
         Its own forks end with it.
         """
+        tell_waits(child.waited)
         try:
+            if self._approve is not None and not await allowed(self._approve, child, arguments, self.limits):
+                return
             await self._place(child)
             child.started()
             seconds = self._deadline(child, seconds)

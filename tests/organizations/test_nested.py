@@ -33,10 +33,8 @@ from orgthink.organizations.votes import MajorityVote
 from orgthink.record.episode import Episode, Grade, Problem, Sampling, Status, StopReason, Trace
 from orgthink.record.episode_json import require_integrity
 from orgthink.runtime import (
-    Allow,
     Approve,
     Backing,
-    Deny,
     Limits,
     Organization,
     PendingCall,
@@ -321,9 +319,9 @@ def test_too_little_depth_is_one_line(organization: Any, least: int) -> None:
 def test_approvers_decide_about_every_level() -> None:
     asked: list[tuple[str, str]] = []
 
-    async def approve(call: PendingCall) -> Allow | Deny:
+    async def approve(call: PendingCall) -> bool | str:
         asked.append((call.kind, call.agent))
-        return Deny("no") if call.agent.endswith("verification-1") else Allow()
+        return "no" if call.agent.endswith("verification-1") else True
 
     answered, solved, *_ = checked_by_others("two")[1:]
     first = Turn(" <FORK-1> two </FORK-1> w w <JOIN-1>", when="organizer")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from managed import END, Managed, program, ran, reply, told
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
@@ -14,10 +15,10 @@ from orgthink.grammar.toolcall import CallStatus
 from orgthink.measure.accuracy import error_kinds
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.votes import Parallel
-from orgthink.record.episode import CancelSource, Decision, Episode, Problem, Sampling, Status, StopReason
+from orgthink.record.episode import CancelSource, Episode, Problem, Sampling, Status, StopReason
 from orgthink.record.episode_json import dump, load
 from orgthink.record.guard import engine_failed
-from orgthink.runtime import Allow, Backing, Deny, Limits, Organization, PendingCall, attempt
+from orgthink.runtime import Backing, Limits, Organization, PendingCall, attempt
 from orgthink.runtime.clock import run_virtual
 
 PROBLEM = Problem("p", "asked", "main question")
@@ -47,7 +48,7 @@ class Ruler:
                 if isinstance(decision, BaseException):
                     raise decision
                 return decision
-        return Allow()
+        return True
 
 
 NEVER = 1e6
@@ -101,36 +102,32 @@ UNHARMED = (Status.OK, "fine", 6, 12, 6)
 
 
 def test_what_is_allowed_begins_when_it_is() -> None:
-    ruler = Ruler({"risky": (50, Allow())})
+    ruler = Ruler({"risky": (50, True)})
     episode = play(ruler, [*forked("done"), WORKED])
     worker = episode.trace("organizer/1")
     assert sibling(episode) == UNHARMED and episode.answer == "7"
     assert (worker.status, worker.start, worker.end) == (Status.OK, 53, 57)
-    assert worker.approval is not None and worker.approval.decision is Decision.ALLOWED
-    assert (worker.approval.arguments, worker.approval.start, worker.approval.end) == ({"query": "risky"}, 3, 53)
     assert ruler.calls[0] == PendingCall("fork", "organizer", "organizer/1", "worker", {"query": "risky"})
 
 
 def test_what_is_denied_never_begins_and_the_model_reads_why() -> None:
-    episode = play(Ruler({"risky": (2, Deny("too\n dear"))}), forked("(not done: denied: too dear)"))
+    episode = play(Ruler({"risky": (2, "too\n dear")}), forked("(not done: denied: too dear)"))
     worker = episode.trace("organizer/1")
     assert sibling(episode) == UNHARMED and episode.answer == "7"
     assert (worker.status, worker.stop, worker.cancel) == (Status.DENIED, StopReason.CANCELLED, CancelSource.OPERATOR)
-    assert (worker.steps, worker.returned, worker.error, worker.turns) == (0, None, None, 0)
-    assert worker.approval is not None
-    assert (worker.approval.decision, worker.approval.reason) == (Decision.DENIED, "too\n dear")
+    assert (worker.steps, worker.returned, worker.error, worker.turns) == (0, None, "denied: too dear", 0)
+    assert worker.error_kind is None
     assert not engine_failed(episode) and not error_kinds(episode)
 
 
 def test_what_nobody_decides_ends_with_its_deadline() -> None:
-    ruler = Ruler({"risky": (NEVER, Allow())})
+    ruler = Ruler({"risky": (NEVER, True)})
     late = forked("(not done: not approved in time)")
     episode = play(ruler, late, limits=Limits(9, answer_seconds=30))
     worker = episode.trace("organizer/1")
     assert sibling(episode) == UNHARMED and episode.answer == "7"
     assert (worker.status, worker.stop, worker.cancel) == (Status.TIMEOUT, StopReason.DEADLINE, CancelSource.LIMIT)
-    assert worker.approval is not None and worker.approval.decision is Decision.UNANSWERED
-    assert (worker.approval.start, worker.approval.end, ruler.left) == (3, 33, 1), "and nobody is asked any more"
+    assert (worker.end, ruler.left) == (33, 1), "and nobody is asked any more"
 
 
 # Any number of siblings
@@ -155,7 +152,7 @@ def managed(ruler: Ruler, *calls: tuple[str, dict[str, Any]], others: Sequence[T
 
 
 def test_a_tool_runs_only_if_it_is_allowed() -> None:
-    ruler = Ruler({"rm": (3, Deny("not on my machine"))})
+    ruler = Ruler({"rm": (3, "not on my machine")})
     episode = managed(ruler, program("rm all"), program("print 4"))
     assert told(episode)[0].status is CallStatus.EXEC_ERR and "denied: not on my machine" in told(episode)[0].value
     assert (told(episode)[1].status, told(episode)[1].value) == (CallStatus.OK, "4")
@@ -164,8 +161,6 @@ def test_a_tool_runs_only_if_it_is_allowed() -> None:
     assert episode.trace("manager/1.1").status is Status.DENIED and episode.answer == "7"
 
 
-def test_without_a_hook_nothing_is_recorded() -> None:
-    engine = ScriptedEngine([*forked("done"), WORKED])
-    episode = run_virtual(attempt(AsyncThink(), PROBLEM, Backing(engine, Sampling(1000)), limits=Limits(9)))
-    assert {trace.approval for trace in episode.traces} == {None}
-    assert b"approval" not in dump(episode) and b"person" not in dump(episode)
+def test_an_approver_that_returns_nothing_allows_nothing() -> None:
+    with pytest.raises(TypeError, match="it must return True, False or a reason"):
+        play(Ruler({"risky": (1, None)}), forked("done"))
