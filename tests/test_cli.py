@@ -635,7 +635,6 @@ def _train(run: Path) -> None:
             'eval --organizations paramanager --set faults={"rat":0.1}',
             "faults has no 'rat': did you mean rate?",
         ),
-        ("eval --organizations huang-yang", "rigorous=false, review=false, completeness=false and improve=false do"),
         ("eval --set tolerant", "--set tolerant: write [LABEL.]SETTING=VALUE"),
         ("eval --roles worker", "--roles worker: write ROLE=MODEL"),
         ("eval --roles judge=toy", "has a role 'judge': their roles are thinker, organizer, worker"),

@@ -51,7 +51,6 @@ ORGANIZATIONS: Registry[type[Organization]] = Registry(
         "parallel": "orgthink.organizations.votes:Parallel",
         "asyncthink": "orgthink.organizations.asyncthink:AsyncThink",
         "verifier-corrector": "orgthink.organizations.verifier_corrector:VerifierCorrector",
-        "huang-yang": "orgthink.organizations.huang_yang:HuangYang",
         "majority-vote": "orgthink.organizations.votes:MajorityVote",
         "self-refine": "orgthink.organizations.self_refine:SelfRefine",
         "paramanager": "orgthink.organizations.paramanager:ParaManager",

@@ -23,11 +23,6 @@ from orgthink.runtime.session import Session
 from orgthink.tasks.vote import prepared, vote
 from orgthink.util.errors import require_at_least
 
-IMPROVE = "improve"
-"""The solver's second look at its own solution."""
-PLAYERS = {IMPROVE: "solver", "review": "verifier", "completeness": "verifier"}
-"""Roles of parts that are not named after a role."""
-
 Ask = Callable[..., Awaitable[Reply]]
 """Sends a part's prompt to a new agent, by the agent's key, the part, and what it is shown."""
 
@@ -50,25 +45,20 @@ class VerifierCorrector(Organization):
     """Verifications at most: the first one, and one in each of the ten iterations of the authors' code."""
     attempts: int = 3
     """Times that the solver is asked at most, while its solution is cut off; 3 as in the authors' code."""
-    improve: bool = False
-    """The solver improves its own solution before it is verified."""
     name: str = "verifier-corrector"
 
     roles = ("solver", "verifier", "corrector")
     templates: ClassVar[Mapping[str, str]] = {}
-    """Templates of parts that do not bear the part's name."""
+    """Templates of parts that are not named after the part."""
+    players: ClassVar[Mapping[str, str]] = {}
+    """Roles of further parts of an organization that derives from this one."""
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "passes", "failures", "rounds", "attempts")
         if self.passes > self.rounds:
             raise ValueError(f"passes is {self.passes}, more than the {self.rounds} rounds: nothing could be accepted")
-        for part in self.parts:
+        for part in (*self.roles, *self.players):
             prompt(self.prompts, self.templates.get(part, part), Problem("", "", ""))
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Parts that are played: the roles, and second parts of a role."""
-        return (*self.roles, *([IMPROVE] if self.improve else []))
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         root = session.controller()
@@ -81,23 +71,26 @@ class VerifierCorrector(Organization):
         return answered(_selected(problem, drafts, believed), drafts[-1], session)
 
     async def _drafted(self, ask: Ask, drafts: list[Reply]) -> bool:
-        """Improve the solution, or ask for another one if it is unusable; whether there is one to verify."""
+        """Ask for another solution if it is unusable; whether there is one to verify."""
         for i in range(1, self.attempts + 1):
             number = "" if i == 1 else f"-{i}"
             if number:
                 drafts.append(await ask(f"solution{number}", "solver"))
             if drafts[-1].agent.error is not None:
                 return False
-            if self.improve and drafts[-1].whole:
-                improved = await ask(f"improvement{number}", IMPROVE, drafts[-1].text)
-                drafts[-1] = improved if improved.whole else drafts[-1]
-            if await self._usable(ask, f"solution{number}", drafts[-1]):
-                return True
+            if drafts[-1].whole:
+                drafts[-1] = await self._improved(ask, number, drafts[-1])
+                if await self._usable(ask, f"solution{number}", drafts[-1]):
+                    return True
         return False
 
+    async def _improved(self, ask: Ask, number: str, draft: Reply) -> Reply:
+        """A better form of a complete solution, before it is verified."""
+        return draft
+
     async def _usable(self, ask: Ask, key: str, draft: Reply) -> bool:
-        """Whether a solution may be verified: not one that was cut off. Without a usable one it gives up."""
-        return draft.whole
+        """Whether a complete solution may be verified. Without a usable one it gives up."""
+        return True
 
     async def _accepted(self, ask: Ask, drafts: list[Reply], believed: list[str]) -> bool:
         """Verify and correct; whether the last draft is accepted. `believed` gets the answers that were judged correct,
@@ -131,7 +124,7 @@ class VerifierCorrector(Organization):
     ) -> Reply:
         """Let a role play a part, with what it is shown."""
         messages = role_prompt(self.prompts, self.templates.get(part, part), problem, solution, report)
-        reply = await ask(session, root, key, PLAYERS.get(part, part), messages)
+        reply = await ask(session, root, key, self.players.get(part, part), messages)
         await prepared(problem, reply.answer)
         return reply
 

@@ -7,16 +7,18 @@ has a fixed number (section 4.4 of ParaManager).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from orgthink.grammar.asyncthink import DIALECT, Dialect
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.request import new_caller
 from orgthink.organizations.sequential import think
-from orgthink.record.episode import Message, Problem, Status
+from orgthink.record.episode import Message, Problem
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
-from orgthink.tasks.vote import prepared, vote
+from orgthink.tasks.vote import prepared
+from orgthink.tools.voting import voted
 from orgthink.util.errors import require_at_least
 
 
@@ -49,27 +51,12 @@ async def think_and_vote(
     role: str, messages: tuple[Message, ...], count: int, session: Session, dialect: Dialect
 ) -> str | None:
     """The vote of so many agents of a role that get the same prompt, or of those that the budget allows."""
-    problem, controller = session.problem, session.controller()
 
     async def work(thinker: Agent) -> str | None:
-        return await prepared(problem, await think(thinker, session, dialect))
+        return await prepared(session.problem, await think(thinker, session, dialect))
 
-    thinkers: list[Agent] = []
-    session.so_far = lambda: _vote(problem, thinkers)
-    with session.until_spent(controller):
-        for i in range(1, count + 1):
-            thinker = new_caller(session, role, messages)
-            session.fork(controller, str(i), thinker, work)
-            thinkers.append(thinker)
-    for i in range(1, len(thinkers) + 1):
-        await session.join(controller, str(i))
-    return _vote(problem, thinkers)
-
-
-def _vote(problem: Problem, thinkers: list[Agent]) -> str | None:
-    """The vote of those who have returned an answer."""
-    results = [thinker.result for thinker in thinkers if thinker.result is not None]
-    return vote(problem, [result.text for result in results if result.status is Status.OK])
+    new = partial(new_caller, session, role, messages)
+    return await voted(session, session.controller(), session.problem, count, new, work)
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ from orgthink.grammar.toolcall import CallStatus, Response
 from orgthink.record.episode import Problem, Status, StopReason
 from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.organization import Organization, fork_organization
-from orgthink.tasks.vote import prepared, vote
+from orgthink.tasks.vote import prepared
 from orgthink.tools.schema import Parameters, json_values
 from orgthink.tools.tool import Desk, Tool, paid_work
+from orgthink.tools.voting import voted
 from orgthink.util.errors import require_at_least
 
 _RESULT = "execution_result"
@@ -223,28 +224,18 @@ class Ensemble:
         return desk.session.code(self.name)
 
     async def work(self, agent: Agent, arguments: Mapping[str, Any], desk: Desk) -> Result | str | None:
-        thinkers: list[Agent] = []
-        agent.so_far = lambda: _vote_of(thinkers, desk.problem)
-        with desk.session.until_spent(agent):
-            for i in range(1, self.samples + 1):
-                thinker = new_agent(REASONER, {"model_id": self.model}, desk)
-                thinker.spend(0.0)  # the call pays for all
-                desk.session.fork(agent, str(i), thinker, partial(_think, problem=desk.problem))
-                thinkers.append(thinker)
-        for i in range(1, len(thinkers) + 1):
-            await desk.session.join(agent, str(i))
-        return _vote_of(thinkers, desk.problem)
+        def thinker() -> Agent:
+            found = new_agent(REASONER, {"model_id": self.model}, desk)
+            found.spend(0.0)  # the call pays for all
+            return found
+
+        work = partial(_think, problem=desk.problem)
+        return await voted(desk.session, agent, desk.problem, self.samples, thinker, work)
 
 
 async def _think(agent: Agent, problem: Problem) -> str | None:
     text = await agent.complete()
     return await prepared(problem, read_proposal(text, ended=agent.stop is StopReason.DONE).answer)
-
-
-def _vote_of(thinkers: Sequence[Agent], problem: Problem) -> str | None:
-    """The vote of the answers so far."""
-    results = [thinker.result for thinker in thinkers if thinker.result is not None]
-    return vote(problem, [result.text for result in results if result.status is Status.OK])
 
 
 def agents(models: Sequence[str], python: Tool, search: Tool, *, brief: bool = False) -> list[Tool]:

@@ -8,13 +8,12 @@ from dataclasses import replace
 import pytest
 from managed import PRICES
 from rule_engine import RuleEngine, countdown
-from terse import TERSE
+from terse import TERSE, WHOLE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.grammar.toolcall import FINAL, TAGS, ToolCall, render_reply
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.organizations.huang_yang import HuangYang
 from orgthink.organizations.verifier_corrector import VerifierCorrector, role_prompt
 from orgthink.record.episode import (
     CONTROLLER,
@@ -275,37 +274,6 @@ def test_when_a_budget_is_spent_the_solution_stands(name: str, budget: int):
     assert not episode.format_faults and not engine_failed(episode)
 
 
-def test_huang_and_yang_do_all_that_their_paper_says():
-    """Improve, ask whether it is complete, verify its proof alone, review the report, correct; five passes in a row."""
-    proof = "mull </think> **Summary** partial\n**Detailed Solution**\n"
-    turns = [
-        *[solution("0"), f"{proof} <ANSWER>1</ANSWER>", "No."],  # it does not claim to be complete: once more
-        *[solution("0"), f"{proof} <ANSWER>2</ANSWER>", "yes"],
-        *[REPORTS["W"], REPORTS["C"]],  # the review strikes all findings
-        *[REPORTS["W"], REPORTS["U"], solution("3"), "yes"],
-        *[REPORTS["W"], "</think> a grave error\n**Correctness**: Wrong", solution("4"), "yes"],
-        *[REPORTS["C"]] * 5,
-    ]
-    episode = play(HuangYang(), turns)
-    assert agents(episode) == [
-        *["solution", "improvement", "completeness-solution"],
-        *["solution-2", "improvement-2", "completeness-solution-2"],
-        *["verification-1", "review-1"],
-        *["verification-2", "review-2", "correction-1", "completeness-correction-1"],
-        *["verification-3", "review-3", "correction-2", "completeness-correction-2"],
-        *[f"verification-{i}" for i in range(4, 9)],
-    ]
-    gave_up = play(HuangYang(), [*turns[:11], "no"])
-    assert agents(gave_up) == agents(episode)[:12] and gave_up.answer == "2"
-    assert episode.answer == "4" and {trace.role for trace in episode.traces[1:]} == set(HuangYang.roles)
-    for agent in ("solution", "improvement", "correction-1"):
-        assert "Rigor comes first" in seen(episode, agent)
-    assert "Summary** partial" not in seen(episode, "verification-1") and "ANSWER>2<" in seen(episode, "verification-1")
-    assert "Summary** partial" in seen(episode, "correction-1")
-    assert "a critical error" in seen(episode, "review-1") and "a critical error" in seen(episode, "correction-1")
-    assert "a grave error" in seen(episode, "correction-2")
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -314,7 +282,6 @@ def test_huang_and_yang_do_all_that_their_paper_says():
         ({"rounds": 0}, "rounds is 0: it must be at least 1"),
         ({"passes": 4, "rounds": 3}, "passes is 4, more than the 3 rounds"),
         ({"prompts": "poem"}, "unknown prompt style 'poem'"),
-        ({"prompts": TERSE, "improve": True}, "has no template 'improve'"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_before_anything_is_sampled(settings: dict[str, object], says: str):
@@ -337,8 +304,7 @@ async def test_every_organization_tells_the_roles_of_its_agents(name: str):
             return render_reply("", [ToolCall(next(calls, FINAL), {})])
         return countdown(text) if "countdown" in text else "no idea"
 
-    more = dict.fromkeys(("improve", "review", "completeness", "rigorous"), False) if name == "huang-yang" else {}
-    settings: dict[str, object] = {"prompts": TERSE, **more}
+    settings: dict[str, object] = {"prompts": WHOLE if name == "huang-yang" else TERSE}
     if name in ("paramanager", "tool-use", "puppeteer", "tool-orchestra"):
         settings["suite"] = {"corpus": PRICES}
     organization, calls = OrganizationSpec(name, settings).named(name), iter(dict.fromkeys(ROLES.values()))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from managed import LONG_AFTER, Managed, Toys, Using, ask, program, reply
 from orgthink_arena.organizations.best_of_n import BestOfN
+from orgthink_arena.organizations.huang_yang import HuangYang
 from orgthink_arena.organizations.pacore import Pacore
 from orgthink_arena.organizations.puppeteer import Puppeteer
 from orgthink_arena.organizations.router import Router
@@ -24,7 +25,6 @@ from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.measure.orchestration import executed
 from orgthink.organizations.agent_forms import WorkerTools
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.organizations.huang_yang import HuangYang
 from orgthink.organizations.self_refine import SelfRefine
 from orgthink.organizations.sequential import Sequential
 from orgthink.organizations.verifier_corrector import VerifierCorrector

@@ -3,7 +3,8 @@
     solution → improvement → completeness? → verification-1 → review-1 → correction-1 → completeness? → …
 
 It has four things that MarsRL left out: a system prompt that puts rigor above an answer, a solver that improves its own
-solution, a check that a solution claims to be complete, and a review of a report on errors before it is followed.
+solution, a check that a solution claims to be complete, and a review of a report on errors before it is followed. After
+a correction that does not claim to be complete it gives up.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from typing import ClassVar
 
 from orgthink.grammar.verdict import Report, Verdict
 from orgthink.organizations.request import Reply
-from orgthink.organizations.verifier_corrector import IMPROVE, Ask, VerifierCorrector, report_of
-from orgthink.util.errors import UserError
+from orgthink.organizations.verifier_corrector import Ask, VerifierCorrector, report_of
 
 DETAILED = "Detailed Solution"
 """Heads the part of a rigorous solution that is verified."""
@@ -29,37 +29,16 @@ class HuangYang(VerifierCorrector):
     """k: a solution that passes so many verifications in a row is accepted."""
     rounds: int = 30
     """Verifications at most."""
-    improve: bool = True
-    """The solver improves its own solution before it is verified."""
-    review: bool = True
-    """The verifier goes through its own report on errors once more, before anything is corrected."""
-    completeness: bool = True
-    """A solution that does not claim to be complete is written again; after such a correction it gives up."""
-    rigorous: bool = True
-    """Solver and corrector get the system prompt that puts rigor above an answer; otherwise MarsRL's prompts."""
     name: str = "huang-yang"
 
-    rigorous_templates: ClassVar[Mapping[str, str]] = {"solver": "rigorous_solver", "corrector": "rigorous_corrector"}
+    templates: ClassVar[Mapping[str, str]] = {"solver": "rigorous_solver", "corrector": "rigorous_corrector"}
+    players: ClassVar[Mapping[str, str]] = {"improve": "solver", "review": "verifier", "completeness": "verifier"}
 
-    def __post_init__(self) -> None:
-        try:
-            super().__post_init__()
-        except UserError as error:
-            without = "rigorous=false, review=false, completeness=false and improve=false do without"
-            raise UserError(f"{error}; {without}") from error
-
-    @property
-    def templates(self) -> Mapping[str, str]:  # type: ignore[override]  # of the setting
-        return self.rigorous_templates if self.rigorous else {}
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        more = {IMPROVE: self.improve, "review": self.review, "completeness": self.completeness}
-        return (*self.roles, *(part for part, wanted in more.items() if wanted))
+    async def _improved(self, ask: Ask, number: str, draft: Reply) -> Reply:
+        improved = await ask(f"improvement{number}", "improve", draft.text)
+        return improved if improved.whole else draft
 
     async def _usable(self, ask: Ask, key: str, draft: Reply) -> bool:
-        if not draft.whole or not self.completeness:
-            return draft.whole
         reply = await ask(f"completeness-{key}", "completeness", draft.text)
         return not (reply.whole and reply.text.strip(' .*"\n').lower() == "no")
 
@@ -68,7 +47,7 @@ class HuangYang(VerifierCorrector):
         solution = detailed.lstrip(" *#:\n") if heading else draft.text
         reply = await ask(f"verification-{i}", "verifier", solution)
         report = report_of(self.prompts, reply.text, reply.whole)
-        if report.verdict is not Verdict.WRONG or not self.review:
+        if report.verdict is not Verdict.WRONG:
             return report
         again = await ask(f"review-{i}", "review", solution, reply.text)
         reviewed = report_of(self.prompts, again.text, again.whole)
