@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
@@ -69,36 +69,27 @@ class ExportRows:
 
     run: Annotated[Positional[Path], arg(metavar="DIR")]
     """Run folder of `orgthink eval` with one organization and several samples of each problem."""
-    to: Literal["trl", "tinker"]
-    """Trainer."""
     recipe: str
     """Recipe whose reward, credit and loss decide the rows, such as `asyncthink-qwen3-math`."""
     out: Path
     """File to write, such as rows.jsonl."""
     set: Annotated[tuple[str, ...], arg(metavar="SETTING=VALUE")] = ()
     """Settings of the recipe, as `orgthink train` takes them."""
-    version: int = 0
-    """Version of the weights that sampled, for trainers that need it."""
     trust: bool = False
     """Run the code that the run folder names as `file.py:Name` or `package.module:Name`, and the programs in its
     answers, to grade them again."""
 
     def __call__(self) -> int:
         with needing("local"):
-            from orgthink.training.interchange.trainers import TARGETS, Conditions
             from orgthink.training.recipes import registry as recipes
         require_output(self.out)
-        if self.version < 0:
-            raise UserError(f"--version {self.version}: it must be a number from 0 on")
         with user_input():
             job = recipes.adjusted(recipes.recipe_named(self.recipe), {}, self.set)
         if not hasattr(job, "recorded"):
             raise UserError(f"{self.recipe} makes no rows of whole episodes: name a recipe of reinforcement learning")
         with nullcontext() if self.trust else registered_only():  # the recipe is the user's, the folder may not be
             rows = job.recorded(RunFolder.open(self.run))
-        items = TARGETS[self.to](rows, Conditions(job.settings.loss.reduction, rows[0].temperature, self.version))
-        lines = [json.dumps(item, default=lambda array: array.tolist()) + "\n" for item in items]
-        write_whole(self.out, "".join(lines).encode())
+        write_whole(self.out, "".join(json.dumps(asdict(row)) + "\n" for row in rows).encode())
         show(f"{len(rows)} rows of {len({row.group for row in rows})} problems are in {self.out}")
         return 0
 

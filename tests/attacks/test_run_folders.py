@@ -265,7 +265,7 @@ def test_an_output_is_no_pipe(attack: Attack, run: Path, capsys: pytest.CaptureF
         for name, argv in TO.items()
     ),
     Attack("`export rows` to episodes.jsonl of a run", OUTPUTS, "refused, exit code 2",
-           (["export", "rows", "run", "--to", "verl", "--recipe", "x", "--out"], "run/../run/episodes.jsonl")),
+           (["export", "rows", "run", "--recipe", "x", "--out"], "run/../run/episodes.jsonl")),
 )  # fmt: skip
 def test_an_output_replaces_no_data(attack: Attack, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv, target = attack.given

@@ -1,1 +1,1 @@
-"""Rows for TRL and Tinker (`trainers`, `recorded`), and problems as parquet files for verl (`problems`)."""
+"""Rows of a recorded evaluation (`recorded`), and problems as parquet files for verl (`problems`)."""

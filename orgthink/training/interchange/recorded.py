@@ -1,4 +1,4 @@
-"""Rows of a recorded evaluation for other trainers, with the reward and the credit of a recipe."""
+"""Rows of a recorded evaluation for other trainers, with the reward, the credit and the loss weights of a recipe."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from orgthink.evaluation.plan import Evaluation, resolve
 from orgthink.measure.accuracy import mixed
 from orgthink.record.folder import RunFolder
 from orgthink.training.episodes import grouped, whole_groups
+from orgthink.training.policy_loss import weighted
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rows import PolicyRow, policy_rows
 from orgthink.training.scores import advantages_of, score_of
@@ -16,8 +17,8 @@ from orgthink.util.errors import UserError, user_input
 
 
 def recorded_rows(folder: RunFolder, settings: RlSettings) -> list[PolicyRow]:
-    """Rows of all trained traces, problem by problem. Groups of equal rewards and groups with engine errors are left
-    out; so are those whose outcomes are all equal, if the recipe trains on mixed groups only.
+    """Weighted rows of all trained traces, problem by problem. Groups of equal rewards and with engine errors are
+    left out; so are those whose outcomes are all equal, if the recipe trains on mixed groups only.
 
     UserError if the run has one attempt a problem, is of another organization or of several models, is not finished, or
     leaves no row.
@@ -50,4 +51,4 @@ def recorded_rows(folder: RunFolder, settings: RlSettings) -> list[PolicyRow]:
         rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], rollout.trains)]
     if not rows:
         raise UserError(f"{folder.path} has no group whose attempts differ in reward: there is nothing to train on")
-    return rows
+    return weighted(rows, settings.loss.reduction)

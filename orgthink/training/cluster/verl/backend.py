@@ -36,7 +36,6 @@ from orgthink.training.cluster.verl.engine import VerlEngine
 from orgthink.training.cluster.verl.launch import FAULT, TRAINER, max_context
 from orgthink.training.cluster.verl.rows import fields, padding, row_loss
 from orgthink.training.gradients import UNSOUND
-from orgthink.training.interchange.trainers import check
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.recipes.base_model import model_folder
 from orgthink.training.recipes.jobs import Reinforced
@@ -129,7 +128,6 @@ class VerlBackend:
     @contextmanager
     def _placed(self, rows: Sequence[PolicyRow]) -> Iterator[tuple[KVBatchMeta, list[str]]]:
         """Put rows into TransferQueue: yields a batch with equal parts for all workers, and the key of each row."""
-        check(rows)  # verl does not check them
         self._sleep()
         short = min(rows, key=len)
         placed = [*rows, *[padding(short)] * (-len(rows) % self._parts)]

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from orgthink.training.backend import Signals, Tokens, assess
-from orgthink.training.interchange.trainers import prompt_length
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rows import PolicyRow
 
 
 def fields(row: PolicyRow) -> dict[str, Any]:
     """The fields of a row. verl's response is everything from the first trained token on."""
-    start = prompt_length(row)
+    start = row.trained.index(True)
     ids, trained = torch.tensor(row.token_ids), torch.tensor(row.trained[start:])
     response = {"rollout_log_probs": row.logprobs, "old_log_probs": row.old or row.logprobs}
     constant = {"advantages": row.advantage, "weights": row.weight}
@@ -38,7 +37,7 @@ def fields(row: PolicyRow) -> dict[str, Any]:
 
 def padding(row: PolicyRow) -> PolicyRow:
     """A short row of weight 0, which completes a batch so that all workers get equal parts."""
-    end = prompt_length(row) + 1
+    end = row.trained.index(True) + 1
     parts = {name: getattr(row, name)[:end] for name in ("token_ids", "trained", "logprobs", "age")}
     return replace(row, episode="padding", weight=0.0, old=None, **parts)
 
