@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import threading
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -123,7 +123,7 @@ async def conduct(resolved: Resolved, target: RunFolder | Path, *, overwrite: bo
         note(price_note([engine.model for engine in each], resolved.plan.prices))
         live = not any(engine.person for engine in each)
 
-        async def work(stop: asyncio.Event) -> list[Episode]:
+        async def work(stop: threading.Event) -> list[Episode]:
             with written(folder), progress(len(resolved.planned), live=live) as advance:
                 return await evaluate(
                     resolved, engines, folder, stop=stop, progress=lambda one, done: advance(done, _describe(one))

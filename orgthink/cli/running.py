@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from types import FrameType
 from typing import Any, TypeVar
 
 from orgthink.cli import INTERRUPTED, SPENT
@@ -19,7 +19,7 @@ from orgthink.evaluation.run import Bound
 from orgthink.measure.usage import Price
 from orgthink.record.episode import Episode, Status
 from orgthink.record.folder import RunFolder
-from orgthink.training.interrupt import answer
+from orgthink.training.interrupt import interrupt
 from orgthink.util.errors import UserError
 from orgthink.util.settings import require_known
 from orgthink.util.terminal import clean, show
@@ -152,34 +152,14 @@ def exit_code(
     return int(bool(failed))
 
 
-async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object, T]]) -> T | None:
+async def interruptible(work: Callable[[threading.Event], Coroutine[object, object, T]]) -> T | None:
     """Do the work. The first Ctrl-C sets the event that the work gets, the second cancels the work: then the result is
-    `None`. KeyboardInterrupt at the third, which also ends work that blocks the loop.
-    """
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    task = loop.create_task(work(stop))
-    times = 0
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        """Runs at once, also while the loop is busy."""
-        nonlocal times
-        times += 1  # before the answer: the next Ctrl-C may follow it at once
-        if times > 2:
-            raise KeyboardInterrupt
-        loop.call_soon_threadsafe(stop.set if times == 1 else task.cancel)
-        if times == 1:
-            answer("orgthink: finishing running work; Ctrl-C again stops now")
-
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if not task.cancelled():
-            raise
-        return None
-    finally:
-        if signal.getsignal(signal.SIGINT) is interrupt:  # not if the program has given up a task that never ends
-            signal.signal(signal.SIGINT, before)
+    `None`. KeyboardInterrupt at the third, which also ends work that blocks the loop. The last two are asyncio's."""
+    with interrupt(lambda: "running work") as stop:
+        try:
+            return await work(stop)
+        except asyncio.CancelledError:
+            return None
 
 
 @contextmanager

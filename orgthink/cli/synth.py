@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -123,7 +123,7 @@ async def conduct(plan: Synthesis, target: RunFolder | Path) -> int:
             plan = replace(plan, teacher=await engines.named(plan.teacher))
         folder = RunFolder.create(target, "synth", plan) if isinstance(target, Path) else target
 
-        async def work(stop: asyncio.Event) -> Harvest:
+        async def work(stop: threading.Event) -> Harvest:
             with written(folder), progress(plan.n) as advance:
                 return await synthesis.synthesise(
                     plan, teach, folder, stop=stop, progress=lambda found: advance(found.done, _counts(found))

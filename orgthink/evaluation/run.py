@@ -27,7 +27,7 @@ from orgthink.runtime.approval import Approve
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.organization import Organization
 from orgthink.tasks import task_of
-from orgthink.util.concurrency import run_all
+from orgthink.util.concurrency import Stop, run_all
 from orgthink.util.errors import UserError
 
 
@@ -77,7 +77,7 @@ class Spending:
         """The limit that forbids a further episode next to those that run; `None` if one may start."""
         return next((bound for bound in self._bounds if not bound.allows(self._running + 1)), None)
 
-    async def admits(self, stop: asyncio.Event | None = None) -> bool:
+    async def admits(self, stop: Stop | None = None) -> bool:
         """Whether another episode may start; not after `stop` is set. Waits for running episodes that decide it."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.reached is None or not self._running)
@@ -176,7 +176,7 @@ async def evaluate(
     engines: Engines,
     folder: RunFolder,
     *,
-    stop: asyncio.Event | None = None,
+    stop: Stop | None = None,
     progress: Callable[[Episode, int], None] = lambda episode, done: None,
 ) -> list[Episode]:
     """Run the episodes that are missing or failed, append each as it ends, write summary.json, return all episodes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -14,12 +15,15 @@ from orgthink.util.terminal import error_text
 J = TypeVar("J")
 T = TypeVar("T")
 
+Stop = asyncio.Event | threading.Event
+"""Set when no further job may begin. Signals set it from outside the event loop."""
+
 
 async def run_all(
     work: Callable[[J], Awaitable[T]],
     jobs: Iterable[J],
     limit: int | None = None,
-    stop: asyncio.Event | None = None,
+    stop: Stop | None = None,
 ) -> list[T]:
     """The results of all jobs, in the order of the jobs. At most `limit` jobs run at once. An exception cancels the
     others and is raised without a group.

@@ -34,7 +34,7 @@ from orgthink.training.coldstart import pairs
 from orgthink.training.coldstart.pairs import Pair, pairs_of
 from orgthink.training.coldstart.teachers import MODEL, PROGRAM, Teach, lesson, plan_of, program_of
 from orgthink.training.coldstart.transcript import Dropped, Reason, read_transcript
-from orgthink.util.concurrency import run_all
+from orgthink.util.concurrency import Stop, run_all
 from orgthink.util.errors import Failure, UserError, pick, require_at_least
 from orgthink.util.files import write_whole
 from orgthink.util.redaction import redact_json
@@ -180,7 +180,7 @@ async def synthesise(
     teach: Teach,
     folder: RunFolder,
     *,
-    stop: asyncio.Event | None = None,
+    stop: Stop | None = None,
     progress: Callable[[Harvest], None] = lambda harvest: None,
 ) -> Harvest:
     """Run the teacher on all problems without a usable record, and write the files of the run folder.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -121,7 +121,7 @@ async def _contest(
     arena: Arena,
     prepared: dict[tuple[str, int], Any],
     only: frozenset[str],
-    stop: asyncio.Event,
+    stop: threading.Event,
     command: str | None,
 ) -> dict[str, Any] | None:
     """The results, which are written too; `None` if Ctrl-C stopped them."""

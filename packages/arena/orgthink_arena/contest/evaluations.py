@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ class Stopped(Exception):
 class Evaluations:
     """Runs missing evaluations. As a context manager it closes the engines that it opened."""
 
-    def __init__(self, stop: asyncio.Event | None = None) -> None:
+    def __init__(self, stop: threading.Event | None = None) -> None:
         """Once `stop` is set, no more episodes begin."""
         self._stop = stop
         self._engines = Engines(threaded=True)

@@ -11,14 +11,12 @@ missing episodes of its evaluation.
 
 from __future__ import annotations
 
-import asyncio
 import random
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -283,10 +281,9 @@ class Searching:
                 )
         else:
             run = RunFolder.create(path, "eval", plan)
-        async with stopping(self.interrupted) as stop:
-            episodes = await evaluate(
-                resolved, self.engines, run, stop=stop, progress=lambda episode, done: self.charge(episode)
-            )
+        episodes = await evaluate(
+            resolved, self.engines, run, stop=self.interrupted, progress=lambda episode, done: self.charge(episode)
+        )
         self.charge()
         if len(episodes) < len(resolved.planned):
             raise KeyboardInterrupt
@@ -344,25 +341,6 @@ def weak_task(one: ArchiveEntry, tasks: Sequence[str], rng: random.Random) -> st
 def rng_of(seed: int, *place: object) -> random.Random:
     """A generator for one place of a search, so that a resumed one draws the same."""
     return random.Random("/".join(map(str, (seed, *place))))
-
-
-@asynccontextmanager
-async def stopping(interrupted: threading.Event) -> AsyncIterator[asyncio.Event]:
-    """An event of the loop that follows one that a signal sets."""
-    stop = asyncio.Event()
-
-    async def follow() -> None:
-        while not interrupted.is_set():
-            await asyncio.sleep(0.1)
-        stop.set()
-
-    task = asyncio.create_task(follow())
-    try:
-        yield stop
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 def _read_archive(folder: RunFolder) -> list[ArchiveEntry]:
