@@ -120,6 +120,7 @@ async def conduct(resolved: Resolved, target: RunFolder | Path, *, overwrite: bo
         with stoppable():
             resolved, engines, folder = await stack.enter_async_context(opened(resolved, target, overwrite=overwrite))
         each = [await engines.get(spec) for spec in resolved.plan.engines]
+        note(*[engine.notice for engine in each])
         note(price_note([engine.model for engine in each], resolved.plan.prices))
         live = not any(engine.person for engine in each)
 

@@ -55,6 +55,7 @@ class RunCommand(Options):
         if not self.json:
             show(problem.text)
         async with Engines() as engines:
+            note(*[(await engines.get(spec)).notice for spec in plan.engines])
             try:
                 episode = await solve(plan, problem, engines, watch=None if self.json else Story().watch)
             except WrongReturn as error:

@@ -84,6 +84,11 @@ class Engine:
     """Whether the engine decodes on the event loop, so that results do not depend on timing."""
 
     @property
+    def notice(self) -> str | None:
+        """A line for the user about how a large model is computed."""
+        return None
+
+    @property
     def updatable(self) -> bool:
         """Whether a trainer can change the weights: the class defines `update_weights`."""
         return type(self).update_weights is not Engine.update_weights

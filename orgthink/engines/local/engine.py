@@ -14,6 +14,7 @@ import random
 from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,6 +23,8 @@ from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason, T
 from orgthink.engines.local.batch import DecodeBatch, Request
 from orgthink.engines.local.sampling import StopTokens
 from orgthink.engines.stepping import Stepper, Stream, deliver
+from orgthink.models.decoder import Decoder
+from orgthink.models.processor import LARGE, fastest_dtype
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.models.trainable import Trainable, open_decoder
 from orgthink.record.episode import Sampling
@@ -63,21 +66,31 @@ class LocalEngine(TokenEngine):
         slots: int = 128,
         cache_bytes: int = 1 << 30,
         threaded: bool = True,
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | None = None,
         device: str = "cpu",
     ) -> LocalEngine:
-        """Load a Hugging Face folder, to compute in `dtype` on `device`, `cpu` or `cuda`. ValueError if it lacks its
-        config, weights or tokenizer.
-
-        In bfloat16 a model takes half the memory. A large one, whose steps are bound by memory, may be faster as well.
+        """Load a Hugging Face folder, to compute on `device`, `cpu` or `cuda`, in `dtype` or, by default, in what the
+        processor computes fastest. ValueError if the folder lacks its config, weights or tokenizer.
         """
         if not (folder / "config.json").is_file():
             raise ValueError(f"{folder} has no config.json: it is not a model folder")
         if not any(folder.glob("*.safetensors")):
             raise ValueError(f"{folder} has no weights: there is no safetensors file")
         tokenizer, name = Tokenizer(folder), folder.resolve().name
-        model = open_decoder(folder, dtype).to(device)
-        return cls(model, tokenizer, name=name, version=name, slots=slots, cache_bytes=cache_bytes, threaded=threaded)
+        model = open_decoder(folder, dtype or fastest_dtype(folder, device)).to(device)
+        how: dict[str, Any] = {"slots": slots, "cache_bytes": cache_bytes, "threaded": threaded}
+        return cls(model, tokenizer, name=name, version=name, **how)
+
+    @property
+    def notice(self) -> str | None:
+        model = self._batch.model
+        weights = sum(weight.numel() for weight in model.parameters())
+        if 4 * weights < LARGE:
+            return None
+        where = f"{torch.get_num_threads()} threads" if model.device.type == "cpu" else str(model.device)
+        slow = "" if isinstance(model, Decoder) else ", computed by transformers, which is slower"
+        kind = f"{model.config.architecture}, {weights / 1e6:,.0f} M weights"
+        return f"{self.model}: {kind}, {str(model.dtype).removeprefix('torch.')} on {where}{slow}"
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         if not self.require_room(context, self._context):
