@@ -78,12 +78,12 @@ class Eval(Options):
             note(_problems_note(plan))
             note(*(pool_warning(each, plan.limits.capacity) for each in resolved.organizations.values()))
             return run_main(conduct(resolved, self.out or dated(plan.task)))
-        bounds = {"max_dollars": self.max_dollars, "max_total_tokens": self.max_total_tokens}
-        folder = resumed(self, prices=self.prices, **bounds)
-        stored = settings_of(folder, "eval", Evaluation)
-        new: dict[str, Any] = {"prices": read_prices(self.prices) or None, **bounds}
+        new: dict[str, Any] = {"max_dollars": self.max_dollars, "max_total_tokens": self.max_total_tokens}
+        folder = resumed(self, prices=self.prices, **new)
+        new = {name: value for name, value in new.items() if value is not None}
         with user_input():
-            plan = replace(stored, **{name: value for name, value in new.items() if value is not None})
+            stored = settings_of(folder, "eval", Evaluation)
+            plan = replace(stored, prices=read_prices(self.prices) or stored.prices, **new)
         return run_main(conduct(resolve(plan), folder))
 
     def plan(self) -> Evaluation:
@@ -150,8 +150,8 @@ def report(resolved: Resolved, folder: RunFolder, episodes: list[Episode]) -> in
     failed.sort(key=lambda episode: episode.error_kind is not None)  # a bug is named first
     others = [episode for episode in episodes if failed_agents(episode) and not engine_failed(episode)]
     if others:
-        failure = failure_message(others[0])
-        note(f"{len(others)} of {total} episodes went on without an agent whose engine failed ({failure})")
+        why = failure_message(others[0])
+        note(f"{len(others)} of {total} episodes went on without an agent whose engine failed ({why})")
     why = f"episodes failed ({failure_message(failed[0])})" if failed else ""
     bound = spending(resolved.plan, folder, episodes).reached
     return exit_code(folder, len(episodes), total, "episodes", len(failed), why, bound)

@@ -6,7 +6,7 @@ import json
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
@@ -19,9 +19,6 @@ from orgthink.util.errors import Failure, UserError, user_input
 from orgthink.util.files import write_whole
 from orgthink.util.registry import registered_only
 from orgthink.util.terminal import show
-
-if TYPE_CHECKING:
-    from orgthink.export.otlp import Collector
 
 
 @dataclass(frozen=True)
@@ -109,22 +106,15 @@ class ExportOtlp:
     """Send prompts, replies and results too."""
 
     def __call__(self) -> int:
-        collector, folder, count = collector_at(self.endpoint, self.content), RunFolder.open(self.run), 0
-        from orgthink.export.otlp import name_of, with_beginnings
-
+        with needing("otel"):
+            from orgthink.export.otlp import Collector, name_of, with_beginnings
+        collector, folder, count = Collector(self.endpoint, content=self.content), RunFolder.open(self.run), 0
         for count, (episode, began) in enumerate(with_beginnings(folder), 1):
             why = collector.send(collector.spans(episode, name_of(folder), began))
             if why is not None:
                 raise Failure(f"{count - 1} episodes are at {collector.name}, the next did not arrive: {why}")
         show(f"{count} episodes are at {collector.name}")
         return 0
-
-
-def collector_at(url: str, content: bool) -> Collector:
-    """The collector at a URL. UserError for an invalid URL, or without OpenTelemetry's SDK."""
-    with needing("otel"):
-        from orgthink.export.otlp import Collector
-    return Collector(url, content=content)
 
 
 @dataclass(frozen=True)

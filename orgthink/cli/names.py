@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import shutil
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -48,11 +46,9 @@ class List:
     def __call__(self) -> int:
         family, _, member = (self.kind or "").partition(":")
         if family in TASKS and isinstance(found := TASKS[family], TaskFamily):
-            for line in found.lines(member):
-                show(line)
+            show(*found.lines(member))
             return 0
         kinds = KINDS if self.kind is None else {self.kind: pick("kind", self.kind, KINDS)}
-        columns = shutil.get_terminal_size((80, 24)).columns
         for kind, where in kinds.items():
             module, _, name = where.partition(":")
             with needing("local"):
@@ -61,9 +57,7 @@ class List:
             found = list(_summaries(registry))
             width = max((len(name) for name, _ in found), default=0)
             for name, text in found:
-                first, rest = f"  {name:<{width}}  ", " " * min(width + 4, columns // 2)
-                wrapped = textwrap.wrap(f"{first}{text}", columns, subsequent_indent=rest, break_on_hyphens=False)
-                show("\n".join(wrapped))
+                show(f"  {name:<{width}}  {text}")
         return 0
 
 

@@ -110,16 +110,14 @@ class Evaluation:
         self.check(*made.values())
         return made
 
-    def check(self, *organizations: Organization) -> None:
-        """UserError if organizations do not go together with the roles and the limits."""
+    def check(self, *organizations: Organization, noise: bool = False) -> None:
+        """UserError if organizations do not go together with the roles and the limits; with `noise` also for one that
+        would compare equal answers."""
         require_roles(organizations, self.roles)
         for organization in organizations:
             require_forks(organization, self.limits.capacity, self.limits.depth)
-
-    def require_noise(self, *organizations: Organization) -> None:
-        """UserError for an organization that would compare equal answers."""
-        for organization in organizations:
-            require_sampling_noise(organization, self.sampling, self.limits.capacity, self.roles)
+            if noise:
+                require_sampling_noise(organization, self.sampling, self.limits.capacity, self.roles)
 
 
 def make_plan(
@@ -254,7 +252,7 @@ def resolve(plan: Evaluation) -> Resolved:
     A task with fewer problems than the plan asks for gives all it has, and the resolved plan says so.
     """
     organizations = plan.made()
-    plan.require_noise(*organizations.values())
+    plan.check(*organizations.values(), noise=True)
     attempts = plan.samples * len(organizations)
     problems = up_to(plan.task, plan.split, plan.seed, min(plan.n, MOST_PLANNED // attempts + 1))
     if len(problems) * attempts > MOST_PLANNED:

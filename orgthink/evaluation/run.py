@@ -157,8 +157,7 @@ async def solve(
     """One attempt at one problem by the plan's only organization or a given one; graded if it belongs to a task."""
     if organization is None:
         (organization,) = plan.made().values()
-    plan.check(organization)
-    plan.require_noise(organization)
+    plan.check(organization, noise=True)
     default, _, roles = await backings(plan, engines)
     how = {"roles": roles, "limits": plan.limits, "watch": watch, "approve": approve}
     episode = await attempt(organization, problem, default, **how)

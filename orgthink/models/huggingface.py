@@ -333,6 +333,4 @@ def require_plain_head(model: HuggingFaceModel, folder: Path) -> None:
     ids = torch.tensor([[0, 1]]).to(model.device)
     ours, theirs = model.logits(model.hidden(ids)), model.core(input_ids=ids, use_cache=False).logits
     if not torch.allclose(ours.float(), theirs.float(), rtol=1e-2, atol=1e-3):
-        raise UserError(
-            f"{folder} caps or scales its logits, which is not supported: open it as vllm:{folder}"
-        )
+        raise UserError(f"{folder} caps or scales its logits, which is not supported: open it as vllm:{folder}")
