@@ -4,15 +4,14 @@ A `Source` provides the rows. In `orgthink.training.episodes` (AsyncThink, ParaM
 one reward. In `orgthink.training.marsrl` (MarsRL) each agent has its own.
 
 The loop stores episodes as they end, saves checkpoints, stops cleanly at Ctrl-C and resumes exactly. After a resume,
-episodes in progress start again, and records newer than the checkpoint are removed.
+records newer than the checkpoint are removed.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -83,30 +82,6 @@ class Source(Protocol):
         """Restore the state in a folder."""
 
 
-class StandstillLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock stops while weights are trained.
-
-    Deadlines of episodes that continue in the next step, timeouts of their tools and their seconds use this clock, so
-    training does not count.
-    """
-
-    def __init__(self) -> None:
-        self._paused = 0.0
-        super().__init__()
-
-    def time(self) -> float:
-        return super().time() - self._paused
-
-    @contextmanager
-    def standstill(self) -> Iterator[None]:
-        """Stop the clock in this block. The block must not await."""
-        began = self.time()
-        try:
-            yield
-        finally:
-            self._paused += self.time() - began
-
-
 def train_policy(
     backend: PolicyBackend,
     source: Source,
@@ -123,7 +98,7 @@ def train_policy(
     """
     with run.journal(redo=None) as journal:
         progress = _Progress(backend, source, settings, run, journal)
-        with interrupt(lambda: f"step {progress.step + 1}") as interrupted, runner(StandstillLoop) as running:
+        with interrupt(lambda: f"step {progress.step + 1}") as interrupted, runner() as running:
             progress.restore()
             try:
                 running.run(_train(progress, source, interrupted.is_set, report))
@@ -217,8 +192,7 @@ class _Progress:
             say_made_for(folder / "model", self.settings.made_for)
 
         state = {"recorded": self._recorded, "trained": self.trained}
-        with _standstill():
-            self.folder = checkpoint.put(self._run.path, self.step, fill, state, self.settings.keep)
+        self.folder = checkpoint.put(self._run.path, self.step, fill, state, self.settings.keep)
         self._saved = self.step
 
     def save_whole_steps(self) -> None:
@@ -226,13 +200,6 @@ class _Progress:
         if self.step > self._saved:
             self.save()
             checkpoint.say_saved(self._run.path, self.step)
-
-
-def _standstill() -> Any:
-    """Stop the clock of the running loop."""
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, StandstillLoop), "train_policy starts one"
-    return loop.standstill()
 
 
 async def _step(backend: PolicyBackend, settings: Optimization, source: Source, progress: _Progress) -> dict[str, Any]:
@@ -247,8 +214,7 @@ async def _step(backend: PolicyBackend, settings: Optimization, source: Source, 
         rows = mask_mastered(rows, settings.mastered)
     clock.lap("reward")
     rate = settings.rate(step)
-    with _standstill():
-        passes = update(backend, settings, rows, rate)
+    passes = update(backend, settings, rows, rate)
     clock.lap("train")
     await backend.sync_sampler(str(step + 1))
     clock.lap("sync")

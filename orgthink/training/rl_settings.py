@@ -17,7 +17,7 @@ from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_m
 from orgthink.training.optimization import Optimization, idle_text, step_seconds
 from orgthink.training.rollout import ProblemStream, Rollout
 from orgthink.training.scores import score_of
-from orgthink.util.errors import UserError, require_at_least
+from orgthink.util.errors import UserError
 from orgthink.util.settings import class_by_kind
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ class RlSettings(Optimization):
     """Reward R of an episode."""
     mixed: bool = False
     """Whether only mixed groups are trained on: groups with some, but not only, all correct answers."""
-    ahead: int = 0
-    """Number of groups in progress beyond a step's `problems`. A step trains on the first groups that finish; the
-    others continue with the next weights. 0: a step waits for its slowest episode."""
     shuffled: bool = False
     """Whether rewards are permuted at random within each group. This is a control that must not learn."""
 
@@ -46,7 +43,6 @@ class RlSettings(Optimization):
         Optimization.__post_init__(self)
         if self.minibatches > self.rollout.problems:
             raise ValueError(f"{self.rollout.problems} groups cannot be split into {self.minibatches} minibatches")
-        require_at_least(0, self, "ahead")
 
     def require(self, context: int | None) -> None:
         plan = self.rollout
@@ -106,7 +102,7 @@ class RlSettings(Optimization):
         longest = max([plan.max_tokens, *(model.sampling.max_tokens for model in plan.models.values())])
         return {
             "episodes_a_step": groups * plan.group,
-            "sampled_tokens_a_step": None if turns is None else (groups + self.ahead) * plan.group * turns * longest,
+            "sampled_tokens_a_step": None if turns is None else groups * plan.group * turns * longest,
             "optimizer_steps_a_step": self.minibatches,
         }
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Container, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
-from typing import Any
 
 from orgthink.engines import OF_FOLDERS, Engines
 from orgthink.engines.engine import Engine, EngineUnavailable
@@ -100,23 +98,18 @@ class ProblemStream:
         self.drawn = drawn
         """Number of problems taken from the stream so far."""
 
-    def batch(self, known: Container[str] = (), wanted: int | None = None) -> list[Problem]:
-        """The next `wanted` different problems whose ids are not `known`; the default is as many as a step has.
-
-        UserError if the task has too few different problems. With `known` ids the list is shorter instead, or empty.
-        """
+    def batch(self) -> list[Problem]:
+        """The next different problems, as many as a step has. UserError if the task has too few."""
         batch: dict[str, Problem] = {}
-        wanted = self._plan.problems if wanted is None else wanted
-        repeats = 0
-        while len(batch) < wanted and repeats < MOST_REPEATS:
+        wanted, repeats = self._plan.problems, 0
+        while len(batch) < wanted:
             problem = next(self._stream)
             self.drawn += 1
-            repeats = repeats + 1 if problem.id in batch or problem.id in known else 0
-            if not repeats:
-                batch[problem.id] = problem
-        if repeats and not known:
-            there = f"{self._plan.task} has only {len(batch)} different problems, not {wanted}"
-            raise UserError(f"{there}: set rollout.problems to that")
+            repeats = repeats + 1 if problem.id in batch else 0
+            if repeats == MOST_REPEATS:
+                there = f"{self._plan.task} has only {len(batch)} different problems, not {wanted}"
+                raise UserError(f"{there}: set rollout.problems to that")
+            batch.setdefault(problem.id, problem)
         return list(batch.values())
 
 
@@ -154,63 +147,6 @@ async def roll_out(
         return left[-1]
 
     return await run_all(lambda job: attempted(*job), product(problems, range(plan.group)))
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The attempts at one problem, in progress or finished."""
-
-    problem: Problem
-    """Problem of the group."""
-    began: int
-    """Version of the policy at the start. Later tokens may be of later versions."""
-    attempts: asyncio.Task[list[Episode]]
-    """Task that returns the episodes when all of them have ended."""
-
-
-class Groups:
-    """Groups in progress, oldest first. They run whenever the event loop runs, also between steps."""
-
-    def __init__(self) -> None:
-        self._live: list[Group] = []
-
-    @property
-    def problems(self) -> list[Problem]:
-        """Problems of the groups that `finished` has not returned yet."""
-        return [group.problem for group in self._live]
-
-    @property
-    def complete(self) -> list[Group]:
-        """Those that are finished and have not been handed over."""
-        return [group for group in self._live if group.attempts.done()]
-
-    def begin(self, problem: Problem, version: int, attempts: Coroutine[Any, Any, list[Episode]]) -> None:
-        """Start one more group."""
-        self._live.append(Group(problem, version, asyncio.create_task(attempts)))
-
-    async def finished(self, count: int) -> list[Group]:
-        """Wait until `count` groups are finished, and return them; if more are finished, the oldest `count`.
-
-        With fewer groups in progress, all are returned. Raises the exception of a failed attempt.
-        """
-        while True:
-            done = self.complete
-            for group in done:
-                group.attempts.result()
-            if len(done) >= min(count, len(self._live)):
-                break
-            pending = [group.attempts for group in self._live if not group.attempts.done()]
-            await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-        self._live = [group for group in self._live if group not in done[:count]]
-        return done[:count]
-
-    async def cancel(self) -> None:
-        """Cancel all groups in progress, and wait for their ends."""
-        tasks = [group.attempts for group in self._live]
-        self._live = []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager
