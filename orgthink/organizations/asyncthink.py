@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Literal
 
 from orgthink.grammar.actions import Answer, Cancel, Command, Fork, Join, Malformed, Poll, Return
@@ -198,23 +197,12 @@ class _Organized:
         return prompt(self.settings.prompts, template, self.problem, capacity=self.session.capacity, **values)
 
 
-_MOST_LISTED = 64
-"""Workers that a status tells of: with `overflow=queue` there may be any number, and any number of calls that ask."""
-
-
 def _progress(workers: Mapping[str, Agent], forked: Container[str]) -> str:
     """Lists which workers are done."""
     named = ((key, "at work" if worker.result is None else "done") for key, worker in workers.items() if key in forked)
-    lines = [f"{key}: {progress}" for key, progress in islice(named, _MOST_LISTED + 1)]
-    return "\n".join(lines if len(lines) <= _MOST_LISTED else [*lines[:-1], "…"]) or "no worker"
+    return "\n".join(f"{key}: {progress}" for key, progress in named) or "no worker"
 
 
 def _detail(command: Command) -> str:
     """Detail of a format error."""
-    match command:
-        case Fork(key) | Join(key) | Cancel(key):
-            return key
-        case Malformed(text):
-            return text[:80]
-        case _:
-            return ""
+    return command.text[:80] if isinstance(command, Malformed) else getattr(command, "key", "")

@@ -9,6 +9,7 @@ the calls of a round.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -112,18 +113,10 @@ class ParaManager(Organization):
         require_above_zero(self, "call_seconds")
         if not 0 <= self.reserve < 1:
             raise ValueError(f"reserve is {self.reserve}: it must be a share from 0 on and below 1")
-        if self.aliases not in (False, True, "fixed"):
-            raise ValueError(f"aliases is {self.aliases!r}: it must be true, false or fixed")
         others = [other_tool(tool).name for tool in self.tools if tool not in TOOLS]
-        organization = next((name for name in self.organizations if name in (*TOOLS, FINAL, *others)), None)
-        if organization is not None:
-            raise ValueError(f"an organization is called {organization!r}, as a tool is: give it another name")
-        taken = next(
-            (name for name in self.pool if name in ("manager", "summarizer", *TOOLS, *others, *self.organizations)),
-            None,
-        )
-        if taken is not None:
-            raise ValueError(f"a model of the pool is called {taken!r}, as a role or tool is: give it another name")
+        names = Counter(("manager", "summarizer", FINAL, *TOOLS, *others, *self.organizations, *self.pool))
+        if taken := next((name for name in (*self.organizations, *self.pool) if names[name] > 1), None):
+            raise ValueError(f"there is a role, tool, model or organization {taken!r} already: choose another name")
         for template in ("rounds", "final" if self.synthesis == "manager" else "summarizer", "manager", *self._agents):
             prompt(self.prompts, template, Problem("", "", ""))
 

@@ -104,12 +104,11 @@ def file_of(name: str) -> Path | None:
     return next((Path(file) for file in behind if os.path.isfile(file)), None)
 
 
-def _grader(name: str) -> Grader:
+def _grader(name: str) -> Grader | Task:
     found = pick("grader", name, TASKS)
-    grade = getattr(found, "grade", found)
-    if not callable(grade) or isinstance(grade, type | TaskFamily):
+    if not isinstance(found, Task) and (not callable(found) or isinstance(found, type | TaskFamily)):
         raise UserError(f"{name} is not a grader: it must be a function of a problem and an answer, or a task")
-    return grade
+    return found
 
 
 def _member(name: str) -> Task | None:

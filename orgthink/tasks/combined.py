@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 from orgthink.record.episode import Grade, Problem
@@ -18,13 +18,6 @@ MAX_PARTS = 1000
 _MISSES = 100
 """A part of n without any of 100·n problems is regarded as empty."""
 _PART = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
-
-NEEDED: Mapping[str, tuple[str, ...]] = {
-    "exact": ("answer",),
-    "math": ("answer",),
-    "strict": ("numbers", "target"),
-}
-"""Data of a problem that a grader reads."""
 
 
 class TaskMixture(Task):
@@ -124,20 +117,19 @@ def part_of(name: str) -> tuple[str, tuple[int, int] | None]:
 class GradedBy(_Derived):
     """`TASK#GRADER`: the problems of a task with another grader."""
 
-    def __init__(self, task: Task, grader: Grader, name: str) -> None:
+    def __init__(self, task: Task, grader: Grader | Task, name: str) -> None:
         super().__init__(task, f"{task.name}#{name}")
-        self._grader, self._needed = grader, NEEDED.get(name, ())
+        self._grade, self._fits = (grader.grade, grader.fits) if isinstance(grader, Task) else (grader, None)
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         """Problems of the task. UserError, before the first request, if one lacks data that the grader needs."""
         for problem in self.task.problems(split, seed):
-            missing = next((name for name in self._needed if name not in problem.data), None)
-            if missing is not None:
-                raise UserError(f"{self.name}: {problem.id} has no {missing!r} in its data, which the grader needs")
+            if self._fits is not None and not self._fits(problem.data):
+                raise UserError(f"{self.name}: {problem.id} lacks data that the grader needs")
             yield problem
 
     def grade(self, problem: Problem, answer: str) -> Grade:
-        return self._grader(problem, answer)
+        return self._grade(problem, answer)
 
 
 def exact(problem: Problem, answer: str) -> Grade:

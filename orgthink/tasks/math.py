@@ -69,8 +69,3 @@ def _written(value: Any) -> str:
 
 MATH = Math()
 """`math:FILE`: problems and reference answers of a file."""
-
-
-def grade(problem: Problem, answer: str) -> Grade:
-    """The grader of `math`, for tasks with an `answer` in the data of their problems."""
-    return MATH.grade(problem, answer)

@@ -6,10 +6,10 @@ The prompt template of an agent has its name. Some agents use a tool themselves.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any
 
 from orgthink.grammar.solution import after_thinking, read_proposal
 from orgthink.grammar.toolcall import CallStatus, Response
@@ -20,7 +20,6 @@ from orgthink.tasks.vote import prepared
 from orgthink.tools.schema import Parameters, json_values
 from orgthink.tools.tool import Desk, Tool, paid_work
 from orgthink.tools.voting import voted
-from orgthink.util.errors import require_at_least
 
 _RESULT = "execution_result"
 """Tag around what the program of an agent printed."""
@@ -74,10 +73,18 @@ def task_parameters(models: tuple[str, ...]) -> Parameters:
     return Parameters.from_schema({**_SUBTASK_PARAMETERS, "properties": properties})
 
 
-class Finish(Protocol):
-    """Makes the result of an agent's reply."""
+@dataclass(frozen=True, slots=True)
+class UsedTool:
+    """How an agent uses a tool itself: once, with what its reply says."""
 
-    async def __call__(self, agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None: ...
+    tool: Tool
+    """The tool."""
+    read: Callable[[str], dict[str, Any] | None]
+    """Arguments in a reply, `None` without any."""
+    missing: str
+    """The error of a reply without arguments."""
+    mark: str
+    """Tag around the tool's result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +95,14 @@ class AgentTool:
     """Its name in calls and the name of its prompt template."""
     description: str
     """What it does, for the manager."""
-    finish: Finish
-    """Makes the result of a reply."""
+    use: UsedTool | None = None
+    """How it uses a tool with its reply; `None`: its reply is the result."""
     models: tuple[str, ...] = ()
     """Ids of the models to choose from, the default first; empty: the session's model."""
     brief: bool = False
     """Return only the answer, without the text around it."""
     cost: float = 1.0
     """Cost units of a call."""
-
-    def __post_init__(self) -> None:
-        require_at_least(0, self, "cost")
 
     @property
     def parameters(self) -> Parameters:
@@ -112,7 +116,22 @@ class AgentTool:
         text = await agent.complete_within(lambda share: desk.prompt(self.name, problem, share))
         if agent.stop is not StopReason.DONE:
             return None
-        return await self.finish(agent, text, desk, self.brief)
+        if self.use is not None:
+            return await self._used(self.use, agent, text, desk)
+        proposal = read_proposal(text, ended=True)
+        result = proposal.answer if self.brief else proposal.text
+        return result or Result("", Status.NO_RETURN, error="no answer in the reply")
+
+    async def _used(self, use: UsedTool, agent: Agent, text: str, desk: Desk) -> Result:
+        """The tool's result, followed by the agent's text: a long text is cut at its end."""
+        if (arguments := use.read(text)) is None:
+            return Result("", Status.ERROR, error=use.missing)
+        result = await subtool(agent, use.tool, arguments, desk)
+        if self.brief:
+            return result
+        came = result.text or (result.error or "" if result.status is not Status.OK else "")
+        reply = after_thinking(text, ended=True)
+        return replace(result, text=f"<{use.mark}>\n{came}\n</{use.mark}>\n{reply}")
 
 
 def new_agent(name: str, arguments: Mapping[str, Any], desk: Desk) -> Agent:
@@ -127,42 +146,17 @@ def _problem_of(arguments: Mapping[str, Any], desk: Desk) -> Problem:
     return replace(desk.problem, text=subtask, data={}) if subtask else desk.problem
 
 
-async def reply_text(agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None:
-    """The text after the thinking, or only the answer. An empty text is a failure."""
-    proposal = read_proposal(text, ended=True)
-    return (proposal.answer if brief else proposal.text) or Result("", Status.NO_RETURN, error="no answer in the reply")
+def _queries_in(text: str) -> dict[str, Any] | None:
+    """The queries of a reply, one a line."""
+    blocks = _blocks(after_thinking(text, ended=True), "query")
+    lines = [line.strip(" -*\"'") for block in blocks for line in re.split(r"[\n;]", block)]
+    queries = [line for line in lines if line]
+    return {"query_list": queries} if queries else None
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """Runs the last code of a reply and returns its output."""
-
-    python: Tool
-    """The sandbox."""
-
-    async def __call__(self, agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None:
-        code = code_in(text)
-        if code is None:
-            return Result("", Status.ERROR, error="no <code> in the reply")
-        result = await subtool(agent, self.python, {"code": code}, desk)
-        return result if brief else _with_result(_RESULT, result, text)
-
-
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """Searches for the queries of a reply, one a line, and returns the passages."""
-
-    search: Tool
-    """The search tool."""
-
-    async def __call__(self, agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None:
-        blocks = _blocks(after_thinking(text, ended=True), "query")
-        lines = [line.strip(" -*\"'") for block in blocks for line in re.split(r"[\n;]", block)]
-        queries = [line for line in lines if line]
-        if not queries:
-            return Result("", Status.ERROR, error="no <query> in the reply")
-        result = await subtool(agent, self.search, {"query_list": queries}, desk)
-        return result if brief else _with_result("search_result", result, text)
+def _program_in(text: str) -> dict[str, Any] | None:
+    code = code_in(text)
+    return None if code is None else {"code": code}
 
 
 def code_in(text: str) -> str | None:
@@ -185,12 +179,6 @@ def _fenced(text: str) -> list[str]:
     blocks = [(language.strip().lower(), inside) for language, newline, inside in pieces if newline]
     labelled = [inside for language, inside in blocks if language in ("python", "python3", "py")]
     return labelled or [inside for language, inside in blocks if not language]
-
-
-def _with_result(mark: str, result: Result, text: str) -> Result:
-    """A result, followed by the agent's text: a long text is cut at its end."""
-    came = result.text or (result.error or "" if result.status is not Status.OK else "")
-    return replace(result, text=f"<{mark}>\n{came}\n</{mark}>\n{after_thinking(text, ended=True)}")
 
 
 async def subtool(agent: Agent, tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Result:
@@ -217,9 +205,6 @@ class Ensemble:
     )
     parameters: Parameters = field(default_factory=lambda: Parameters.from_schema(_NO_PARAMETERS))
 
-    def __post_init__(self) -> None:
-        require_at_least(0, self, "cost")
-
     def agent(self, arguments: Mapping[str, Any], desk: Desk) -> Agent:
         return desk.session.code(self.name)
 
@@ -241,32 +226,32 @@ async def _think(agent: Agent, problem: Problem) -> str | None:
 def agents(models: Sequence[str], python: Tool, search: Tool, *, brief: bool = False) -> list[Tool]:
     """The agents of Table 7 over a pool of models, the default first."""
     pool = tuple(models)
+    searching = UsedTool(search, _queries_in, "no <query> in the reply", "search_result")
+    running = UsedTool(python, _program_in, "no <code> in the reply", _RESULT)
     return [
         AgentTool(
             REASONER,
             "Solves a subtask by reasoning alone, without any tool.",
-            reply_text,
-            pool,
-            brief,
+            models=pool,
+            brief=brief,
         ),
         AgentTool(
             "critical_reviewer",
             "Reads everything that was found so far and reports errors, contradictions and gaps in it.",
-            reply_text,
-            pool,
-            brief,
+            models=pool,
+            brief=brief,
         ),
         AgentTool(
             "knowledge_searcher",
             "Finds facts for a subtask: it thinks of queries, searches, and returns the evidence.",
-            Searched(search),
+            searching,
             pool,
             brief,
         ),
         AgentTool(
-            "code_reasoner",
+            CODING,
             "Solves a subtask by writing a Python program, running it, and returning what it prints.",
-            Ran(python),
+            running,
             pool,
             brief,
         ),
@@ -284,9 +269,6 @@ class OrganizationTool:
     """The organization."""
     cost: float = 0.0
     """Cost units of a call in addition to those of its agents."""
-
-    def __post_init__(self) -> None:
-        require_at_least(0, self, "cost")
 
     @property
     def description(self) -> str:

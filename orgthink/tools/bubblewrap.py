@@ -17,7 +17,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from glob import glob
@@ -29,7 +29,7 @@ from orgthink.util.terminal import excerpt
 UNPRIVILEGED = "65534"
 """User and group inside the sandbox; outside too if root starts it: root is exempt from the limit on processes."""
 
-_WAY_OUT = "install it (apt-get install bubblewrap), or name the URL of a SandboxFusion server"
+_WAY_OUT = "install bubblewrap 0.8 or newer (apt-get install bubblewrap), or name the URL of a SandboxFusion server"
 
 COMPLAINTS = ("bwrap: ", "setpriv: ", "prlimit: ", "cgroup: ", "/usr/bin/timeout: ")
 """Beginnings of the output if the sandbox could not be made."""
@@ -160,37 +160,25 @@ def check() -> None:
                 made, env={}, pass_fds=(code, filter), stdin=subprocess.DEVNULL, capture_output=True, timeout=30
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise UserError(
-                f"code cannot be isolated here ({error}): name the URL of a SandboxFusion server"
-            ) from error
+            raise UserError(f"code cannot be isolated here ({error}): {_WAY_OUT}") from error
     if done.returncode:
         message = excerpt(done.stderr.decode(errors="replace"), 200) or f"exit code {done.returncode}"
-        raise UserError(
-            f"code cannot be isolated here ({message}): allow user namespaces and install bubblewrap 0.8 or "
-            "newer, or name the URL of a SandboxFusion server"
-        )
+        raise UserError(f"code cannot be isolated here ({message}): allow user namespaces, {_WAY_OUT}")
 
 
 @contextmanager
 def files(code: bytes) -> Generator[tuple[int, int]]:
     """In-memory file descriptors of the program and of the filter, for `command`."""
-    with ExitStack() as opened:
-        descriptors = []
-        for name, content in (("code", code), ("filter", filter_program())):
-            file = opened.enter_context(open(os.memfd_create(name), "wb+", buffering=0))
-            file.write(content)
-            file.seek(0)
-            descriptors.append(file.fileno())
-        yield descriptors[0], descriptors[1]
+    with readable(code) as program, readable(filter_program()) as filter:
+        yield program, filter
 
 
 @contextmanager
 def readable(content: bytes) -> Generator[int]:
     """A read-only file descriptor of that content, in memory."""
-    with open(os.memfd_create("input"), "wb", buffering=0) as file:
-        left = memoryview(content)
-        while left:
-            left = left[file.write(left) :]
+    with open(os.memfd_create("input"), "wb") as file:
+        file.write(content)
+        file.flush()
         descriptor = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY)
     try:
         yield descriptor

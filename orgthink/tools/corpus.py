@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import sqlite3
@@ -15,12 +14,10 @@ from pathlib import Path
 from typing import Protocol
 
 from orgthink.util.errors import UserError
+from orgthink.util.threads import in_thread
 
 _KINDS = (".txt", ".md", ".jsonl")
 """Files that are read."""
-
-_INLINE = 5_000
-"""Most passages that are searched without a thread: a query takes about a millisecond."""
 
 _MOST_WORDS = 32
 """Words of a query that count. Thousands would take seconds."""
@@ -135,13 +132,7 @@ class Corpus:
     async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Passage]]:
         """Passages that share a word with the query, or two neighbours of Chinese or Japanese, the best by BM25 first;
         of equals, the first in the corpus."""
-        return [await self._find(query, topk) for query in queries]
-
-    async def _find(self, query: str, topk: int) -> list[Passage]:
-        if len(self._passages) > _INLINE:
-            return await asyncio.to_thread(self._best, query, topk)
-        await asyncio.sleep(0)  # others have their turn between two queries
-        return self._best(query, topk)
+        return await in_thread(lambda: [self._best(query, topk) for query in queries])
 
     def _best(self, query: str, topk: int) -> list[Passage]:
         terms = _terms(query)

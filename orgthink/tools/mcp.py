@@ -29,7 +29,7 @@ from orgthink.tools.per_loop import PerLoop
 from orgthink.tools.schema import Parameters
 from orgthink.tools.tool import MOST_RETURNED, Desk
 from orgthink.util.concurrency import innermost
-from orgthink.util.errors import ToolError, UserError, require_at_least
+from orgthink.util.errors import ToolError, UserError
 from orgthink.util.redaction import conceal_proxies, longest, redact, redact_foreign
 from orgthink.util.secrets import command_words, expand
 from orgthink.util.terminal import MOST_QUOTED, excerpt, reason
@@ -99,9 +99,6 @@ class McpTool:
     original: str = ""
     """Its name at the server, if that differs."""
 
-    def __post_init__(self) -> None:
-        require_at_least(0, self, "cost")
-
     def agent(self, arguments: Mapping[str, Any], desk: Desk) -> Agent:
         return desk.session.code(self.name)
 
@@ -168,14 +165,13 @@ async def _connected(command: str) -> AsyncIterator[_Server]:
 
 async def _offered(command: str, client: Client) -> tuple[McpTool, ...]:
     """The tools of a server. UserError for too many tools, an invalid name or an invalid schema."""
-    page = await client.list_tools()
-    found = page.tools
+    found, cursor = list[Any](), None
     for _ in range(_MOST_TOOLS):
-        if page.next_cursor is None or len(found) > _MOST_TOOLS:
+        page = await client.list_tools(cursor=cursor)
+        found, cursor = [*found, *page.tools], page.next_cursor
+        if cursor is None or len(found) > _MOST_TOOLS:
             break
-        page = await client.list_tools(cursor=page.next_cursor)
-        found = [*found, *page.tools]
-    if page.next_cursor is not None or len(found) > _MOST_TOOLS:
+    if cursor is not None or len(found) > _MOST_TOOLS:
         raise UserError(f"it offers more than {_MOST_TOOLS:,} tools, or more pages of tools")
     tools = []
     for tool in found:

@@ -1,7 +1,7 @@
 """Parameters of a tool: a JSON Schema, made from type hints or sent by an MCP server, and its check by jsonschema.
 
 Nothing is coerced: `"1"` is not a whole number. The check reports all errors on one line, so that a model can repair
-its call. Of an MCP server's schema only types, constants, properties and items are checked here, in linear time;
+its call. Of an MCP server's schema only the names of parameters and the types of their values are checked here;
 the server checks the rest.
 """
 
@@ -89,14 +89,12 @@ class Parameters:
         if not isinstance(schema.get("properties", {}), Mapping) or not isinstance(schema.get("required", []), list):
             raise UserError('a tool\'s schema has "properties" by name and a list "required"')
         try:
-            size, checked = len(json.dumps(schema, ensure_ascii=False)), _plain(schema)
+            size = len(json.dumps(schema, ensure_ascii=False))
         except RecursionError:
             raise UserError("a tool's schema nests too deep") from None
         if size > CHARACTERS:
             raise UserError(f"a tool's schema has {size} characters: at most {CHARACTERS} are supported")
-        if "properties" in schema and not any(keyword in schema for keyword in _OPENING):
-            checked.setdefault("additionalProperties", False)
-        return Parameters(dict(schema), Draft202012Validator(checked))
+        return Parameters(dict(schema), Draft202012Validator(_checked(schema)))
 
 
 @lru_cache(maxsize=256)  # bounded: a function made in an episode must not outlive it
@@ -153,26 +151,20 @@ def json_values(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {name: as_json(value) for name, value in arguments.items()}
 
 
-def _plain(schema: Any) -> Any:
-    """A foreign schema with its simple keywords only: no references, combinations or regular expressions."""
-    if isinstance(schema, bool):
-        return schema
-    if not isinstance(schema, Mapping) or "$ref" in schema:
-        return {}
-    types = schema.get("type", [])
+def _checked(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a foreign schema that is checked here: names of parameters, and types of their values."""
+    required = [name for name in schema.get("required", []) if isinstance(name, str)]
+    others = "properties" not in schema or any(keyword in schema for keyword in _OPENING)
+    others = schema.get("additionalProperties", others) is not False or "patternProperties" in schema
+    properties = {name: _type(one) for name, one in schema.get("properties", {}).items()}
+    return {"required": required, "additionalProperties": others, "properties": properties}
+
+
+def _type(schema: Any) -> dict[str, Any]:
+    """The types of a value, if they are those of JSON."""
+    types = schema.get("type", []) if isinstance(schema, Mapping) and "$ref" not in schema else []
     types = types if isinstance(types, list) else [types]
-    found: dict[str, Any] = {"type": types} if types and all(one in _TYPES for one in types) else {}
-    found |= {"enum": schema["enum"]} if isinstance(schema.get("enum"), list) else {}
-    found |= {"const": schema["const"]} if "const" in schema else {}
-    if isinstance(required := schema.get("required"), list):
-        found["required"] = [name for name in required if isinstance(name, str)]
-    if isinstance(properties := schema.get("properties"), Mapping):
-        found["properties"] = {name: _plain(one) for name, one in properties.items()}
-    if "patternProperties" not in schema and "additionalProperties" in schema:
-        found["additionalProperties"] = _plain(schema["additionalProperties"])
-    if "prefixItems" not in schema and "items" in schema:
-        found["items"] = _plain(schema["items"])
-    return found
+    return {"type": types} if types and all(one in _TYPES for one in types) else {}
 
 
 def _path(location: tuple[int | str, ...]) -> str:

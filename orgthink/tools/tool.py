@@ -17,7 +17,7 @@ from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.deadline import DeadlineMissed
 from orgthink.runtime.session import Session
 from orgthink.tools.schema import Parameters
-from orgthink.util.errors import Failure, ToolError, require_at_least
+from orgthink.util.errors import Failure, ToolError
 from orgthink.util.terminal import error_text, excerpt
 
 MOST_RETURNED = 200_000
@@ -91,9 +91,6 @@ class FunctionTool:
     """Called with the arguments by name."""
     cost: float = 0.0
     """Cost units of a call."""
-
-    def __post_init__(self) -> None:
-        require_at_least(0, self, "cost")
 
     @property
     def name(self) -> str:

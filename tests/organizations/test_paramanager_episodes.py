@@ -166,11 +166,6 @@ def test_the_first_of_the_pool_is_the_default_and_the_ensemble_is_its():
     assert [trace.model for trace in episode.traces[1:]] == ["a", "b", None, "a", "a", "a", "a"]
 
 
-def test_aliases_are_true_false_or_fixed():
-    with pytest.raises(ValueError, match="aliases is 'fixd': it must be true, false or fixed"):
-        ParaManager(aliases="fixd")  # type: ignore[arg-type]
-
-
 def test_everybody_with_a_model_has_a_role():
     agents = ("standard_reasoner", "critical_reviewer", "knowledge_searcher", "code_reasoner")
     assert Managed().roles == ("manager", *agents)
@@ -293,9 +288,9 @@ def test_injected_faults_are_the_same_ones_when_an_episode_is_repeated():
         ({"prompts": BARE_STYLE, "synthesis": "summarizer"}, "has no template 'summarizer'"),
         ({"tools": ("pyton",)}, "unknown tool 'pyton': did you mean python?"),
         ({"faults": {"rate": 1.5}}, "the rate of faults is 1.5"),
-        ({"pool": {"manager": ""}}, "a model of the pool is called 'manager', as a role or tool is"),
-        ({"pool": {"a": "", "summarizer": ""}}, "a model of the pool is called 'summarizer'"),
-        ({"pool": {"python": ""}, "tools": ("standard_reasoner",)}, "a model of the pool is called 'python'"),
+        ({"pool": {"manager": ""}}, "organization 'manager' already"),
+        ({"pool": {"a": "", "summarizer": ""}}, "organization 'summarizer' already"),
+        ({"pool": {"python": ""}, "tools": ("standard_reasoner",)}, "organization 'python' already"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_before_anything_is_sampled(settings: dict[str, Any], says: str):

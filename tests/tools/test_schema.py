@@ -173,11 +173,12 @@ SERVER = {
 
 
 def test_a_foreign_schema():
-    """Defaults and patterns are the server's: one pattern of a stranger can take for ever."""
+    """Defaults, patterns and parts of values are the server's: one pattern of a stranger can take for ever."""
     parameters = Parameters.from_schema(SERVER)
     assert parameters.schema == SERVER
     assert parameters.check({"path": "a" * 200 + "!"}) == {"path": "a" * 200 + "!"}
-    assert parameters.check({"path": "x", "lines": [1], "mode": "r", "options": {"n": None}})["lines"] == [1]
+    assert parameters.check({"path": "x", "lines": [1], "mode": "a", "options": {"n": None}})["lines"] == [1]
+    assert parameters.check({"path": "x", "lines": ["0"], "options": {"m": 2}})["lines"] == ["0"]
 
 
 @pytest.mark.parametrize(
@@ -185,10 +186,7 @@ def test_a_foreign_schema():
     [
         ({"pth": "x"}, ["'pth' was unexpected", "'path' is a required property"]),
         ({"path": 1}, ['"path": 1 is not of type']),
-        ({"path": "x", "lines": [1, "0"]}, ["\"lines[1]\": '0' is not of type"]),
-        ({"path": "x", "mode": "a"}, ['"mode"', "['r', 'w']"]),
-        ({"path": "x", "options": {}}, ['"options"', "'n' is a required property"]),
-        ({"path": "x", "options": {"n": 1, "m": 2}}, ['"options"', "'m' was unexpected"]),
+        ({"path": "x", "lines": "0"}, ["\"lines\": '0' is not of type"]),
         ({"path": ["x" * 9999]}, ['"path"', " … ", "is not of type 'string'"]),
         ([], ["must be an object"]),
     ],
@@ -209,7 +207,7 @@ def test_a_foreign_schema_refuses(arguments, says):
         ({"additionalProperties": False}, {"x": 1}, False),
         ({"properties": {"y": {}}, "additionalProperties": True}, {"x": 1}, True),
         ({"properties": {"y": {}}, "additionalProperties": {"type": "integer"}}, {"x": 1}, True),
-        ({"properties": {"y": {}}, "additionalProperties": {"type": "integer"}}, {"x": "1"}, False),
+        ({"properties": {"y": {}}, "additionalProperties": {"type": "integer"}}, {"x": "1"}, True),
         ({"properties": {"y": {}}, "allOf": [{"properties": {"x": {}}}]}, {"x": 1}, True),
         ({"properties": {"y": {}}, "additionalProperties": False, "allOf": [{}]}, {"x": 1}, False),
         ({"properties": {"y": {}}, "$defs": {"n": {"type": "integer"}}}, {"y": "any"}, True),

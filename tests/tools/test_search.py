@@ -150,7 +150,7 @@ async def test_the_length_of_a_query_costs_little() -> None:
     assert await best(LIBRARY, f"{words} turtle") == [], "words beyond the first ones do not count"
 
 
-async def test_other_work_goes_on_between_the_queries_of_a_call() -> None:
+async def test_other_work_goes_on_during_a_search() -> None:
     turns = 0
 
     async def count() -> None:
@@ -160,14 +160,14 @@ async def test_other_work_goes_on_between_the_queries_of_a_call() -> None:
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count())
-    await LIBRARY.retrieve(["ferry"] * 100, 1)
+    await LIBRARY.retrieve(["ferry"] * 3_000, 1)
     counting.cancel()
-    assert turns >= 100
+    assert turns >= 10
 
 
-async def test_a_large_corpus_is_searched_in_a_thread() -> None:
+async def test_a_corpus_is_searched_in_a_thread() -> None:
     main, used = threading.get_ident(), set[int]()
-    large = Corpus([Passage("", f"passage {i}", 0.0) for i in range(5_001)])
+    large = Corpus([Passage("", f"passage {i}", 0.0) for i in range(101)])
     inner = large._best
 
     def spied(query: str, topk: int) -> list[Passage]:

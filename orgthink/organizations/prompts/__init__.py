@@ -21,7 +21,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -96,9 +95,8 @@ def _require_placeholders(style: Style) -> None:
     known = {name for template in PAPER.templates.values() for name in _placeholders(template)}
     for role in style.templates.keys() & PAPER.templates.keys():
         for name in _placeholders(style.templates[role]) - known - set(COUNTS):
-            near = get_close_matches(name, sorted(known), 1)
-            hint = f"did you mean {{{near[0]}}}?" if near else f"there are {', '.join(sorted(known))}"
-            raise UserError(f"prompt style {style.name}, template {role}: unknown placeholder {{{name}}}: {hint}")
+            there = f"there are {', '.join(sorted(known))}"
+            raise UserError(f"prompt style {style.name}, template {role}: unknown placeholder {{{name}}}: {there}")
 
 
 def _placeholders(template: Template) -> set[str]:
