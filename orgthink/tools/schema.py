@@ -1,8 +1,8 @@
 """Parameters of a tool: a JSON Schema, made from type hints or sent by an MCP server, and its check by jsonschema.
 
 Nothing is coerced: `"1"` is not a whole number. The check reports all errors on one line, so that a model can repair
-its call. Of an MCP server's schema only the names of parameters and the types of their values are checked here;
-the server checks the rest.
+its call. For an MCP server, only the names of parameters and the types of their values are checked here; the server
+checks the rest.
 """
 
 from __future__ import annotations
