@@ -3,8 +3,7 @@
     invoke_workflow asyncthink           the episode
       invoke_agent organizer             an agent
         chat MODEL                       a stretch that it decoded
-        execute_tool fork worker         a fork: from its tag to the end of the child
-          invoke_agent worker            the child
+        invoke_agent worker              an agent that it forked
         execute_tool join                the wait at a join, with a link to the child
         execute_tool python              a fork of code: a tool call
 
@@ -28,7 +27,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, StatusCode, TraceFl
 from opentelemetry.trace import Status as SpanStatus
 
 from orgthink.measure.latency import critical_path, critical_stretches
-from orgthink.record.episode import EdgeKind, Episode, Origin, Span, Status, StopReason, Trace
+from orgthink.record.episode import Episode, Origin, Span, Status, StopReason, Trace
 from orgthink.util.redaction import redact
 from orgthink.util.version import __version__
 from orgthink.view.layout import Range, Wait, layout
@@ -84,11 +83,8 @@ class _Tree:
         self._episode, self._run, self._zero, self._texts = episode, run, zero, content
         self._resource, self._scope = resource, InstrumentationScope("orgthink", __version__)
         self._trace = self._id("trace", bits=128)
-        self._traces = {trace.agent: trace for trace in episode.traces}
         self._keys = {fork.child: fork.key for trace in episode.traces for fork in trace.forks}
         picture = layout(episode)
-        self._lives = {agent: life.seconds for agent, life in picture.lives.items()}
-        self._forked = {arrow.child: arrow.seconds for arrow in picture.arrows if arrow.kind is EdgeKind.FORK}
         self._waits: defaultdict[str, list[Wait]] = defaultdict(list)
         for wait in picture.waits:
             self._waits[wait.agent].append(wait)
@@ -99,28 +95,22 @@ class _Tree:
         self._critical: Counter[str] = Counter()
         for stretch in critical_stretches(episode):
             self._critical[stretch.agent] += stretch.end - stretch.start
-        self._extents = self._all_extents()
-
-    def _all_extents(self) -> dict[str, Range]:
+        self._extents: dict[str, Range] = {}
         """From the start of each agent to the end of the last agent below it."""
-        extents: dict[str, Range] = {}
-        for trace in reversed(self._episode.traces):  # children come after their parents
+        for trace in reversed(episode.traces):  # children come after their parents
             waits = (wait.seconds for wait in self._waits[trace.agent])
-            forks = (self._with_fork(fork.child, extents[fork.child]) for fork in trace.forks)
-            parts = [self._lives[trace.agent], *self._chats[trace.agent].values(), *waits, *forks]
-            extents[trace.agent] = _hull(parts)
-        return extents
-
-    def _with_fork(self, child: str, extent: Range) -> Range:
-        return _hull([(self._forked[child], self._forked[child]), extent])
+            forks = (self._extents[fork.child] for fork in trace.forks)
+            parts = [picture.lives[trace.agent].seconds, *self._chats[trace.agent].values(), *waits, *forks]
+            self._extents[trace.agent] = _hull(parts)
 
     def spans(self) -> Iterator[ReadableSpan]:
         episode = self._episode
         seconds = _hull([(0.0, max(0.0, episode.seconds)), self._extents[episode.root.agent]])
         yield self._span(("workflow",), None, seconds, _workflow(episode, self._run))
         for trace in episode.traces:
-            yield from self._agent(trace)
-            own = ("agent", trace.agent)
+            own, around = ("agent", trace.agent), ("agent", trace.parent) if trace.parent else ("workflow",)
+            content = _agent(trace, self._keys.get(trace.agent), self._critical[trace.agent])
+            yield self._span(own, around, self._extents[trace.agent], content)
             for index, chat in _chats(trace):
                 seconds = self._chats[trace.agent][index]
                 yield self._span(("chat", trace.agent, index), own, seconds, chat, kind=SpanKind.CLIENT)
@@ -129,20 +119,6 @@ class _Tree:
                 more = {"gen_ai.tool.name": "join", "orgthink.at_step": edge.at}
                 join = _Content("execute_tool join", _operation("execute_tool", trace.role) | more | child)
                 yield self._span(("join", trace.agent, number), own, wait.seconds, join, link=("agent", edge.child))
-
-    def _agent(self, trace: Trace) -> Iterator[ReadableSpan]:
-        """An agent, within its fork; a tool call is one span."""
-        key, extent, critical = ("agent", trace.agent), self._extents[trace.agent], self._critical[trace.agent]
-        if trace.parent is None:
-            yield self._span(key, ("workflow",), extent, _agent(trace, critical))
-            return
-        fork = _fork(trace, self._keys[trace.agent], self._traces[trace.parent], critical)
-        around, seconds = ("agent", trace.parent), self._with_fork(trace.agent, extent)
-        if trace.is_code:
-            yield self._span(key, around, seconds, fork)
-        else:
-            yield self._span(("fork", trace.agent), around, seconds, fork)
-            yield self._span(key, ("fork", trace.agent), extent, _agent(trace, critical))
 
     def _span(
         self,
@@ -227,38 +203,22 @@ def _workflow(episode: Episode, run: str) -> _Content:
     )
 
 
-def _fork(child: Trace, key: str, forker: Trace, critical: int) -> _Content:
-    """A fork as a tool call: of a tool, or of an agent that returns to its caller."""
-    if child.is_code:
-        name, attributes = child.role, {"gen_ai.tool.type": "function", **_work(child, critical)}
-    else:
-        name = f"fork {child.role}"
-        attributes = {"gen_ai.transfer.mode": "return_to_caller", "gen_ai.transfer.target.name": child.role}
-    called = {
-        "gen_ai.tool.name": child.role if child.is_code else "fork",
-        "gen_ai.tool.call.id": child.agent,
-        "orgthink.agent": forker.agent,
-        "orgthink.child": child.agent,
-        "orgthink.key": key,
-    }
-    return _Content(
-        f"execute_tool {name}",
-        _operation("execute_tool", forker.role) | called | attributes,
-        {"gen_ai.tool.call.result": child.returned},
-        _failure(child),
-    )
-
-
-def _agent(trace: Trace, critical: int) -> _Content:
-    """An agent: a model, a person, or the organization's own code at the root."""
+def _agent(trace: Trace, key: str | None, critical: int) -> _Content:
+    """An agent: a model, a person, or the organization's own code at the root. Other code is a tool call."""
+    own = {"orgthink.agent": trace.agent, "orgthink.key": key, **_work(trace, critical)}
+    if trace.is_code and trace.parent is not None:
+        called = {"gen_ai.tool.name": trace.role, "gen_ai.tool.type": "function", "gen_ai.tool.call.id": trace.agent}
+        attributes = _operation("execute_tool", trace.parent) | called | own
+        return _Content(
+            f"execute_tool {trace.role}", attributes, {"gen_ai.tool.call.result": trace.returned}, _failure(trace)
+        )
     prompts = [_message("user", span.text) for span in trace.spans if span.origin is Origin.PROMPT]
-    own = {"gen_ai.request.model": trace.model, "orgthink.agent": trace.agent}
     texts = {
         "gen_ai.input.messages": _json(prompts) if prompts else None,
         "gen_ai.output.messages": _output(trace.returned, trace.stop),
         "user.name": trace.person,
     }
-    attributes = _operation("invoke_agent", trace.role) | own | _work(trace, critical)
+    attributes = _operation("invoke_agent", trace.role) | {"gen_ai.request.model": trace.model} | own
     return _Content(f"invoke_agent {trace.role}", attributes, texts, _failure(trace))
 
 
