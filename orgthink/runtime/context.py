@@ -66,11 +66,6 @@ class GrowingContext:
         return self._context.messages
 
     @property
-    def native_calls(self) -> bool:
-        """Whether its engine tells the model of the agent's tools, so that its prompt need not."""
-        return self._backing is not None and self._backing.engine.native_calls
-
-    @property
     def text(self) -> str:
         """Everything after its prompt."""
         return "".join(span.text for span in self._context.spans if span.origin is not Origin.PROMPT)

@@ -9,7 +9,6 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from orgthink.measure.columns import Better, Column, columns
@@ -22,29 +21,19 @@ Interval = tuple[float | None, float | None, float | None]
 """Mean, low and high."""
 
 
-@dataclass(slots=True)
-class Texts:
-    """Different texts, each with an index. Prompts occur many times."""
+Texts = dict[str, int]
+"""Index of each different text. Prompts occur many times."""
 
-    all: list[str] = field(default_factory=list)
-    """Texts by index."""
-    _known: dict[str, int] = field(default_factory=dict)
 
-    def index(self, text: str) -> int:
-        if text not in self._known:
-            self._known[text] = len(self.all)
-            self.all.append(text)
-        return self._known[text]
+def _index(texts: Texts, text: str) -> int:
+    return texts.setdefault(text, len(texts))
 
 
 def pack(episodes: Iterable[Episode], summary: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """All data that the page shows, as JSON values."""
-    texts = Texts()
-    return {
-        **table(summary),
-        "episodes": [_episode(episode, texts) for episode in episodes],
-        "texts": texts.all,
-    }
+    texts: Texts = {}
+    rows = [_episode(episode, texts) for episode in episodes]
+    return {**table(summary), "episodes": rows, "texts": list(texts)}
 
 
 def listed(episode: Episode, name: str, problem: str) -> dict[str, Any]:
@@ -68,9 +57,9 @@ def listed(episode: Episode, name: str, problem: str) -> dict[str, Any]:
 
 def opened(episode: Episode, name: str, problem: str) -> dict[str, Any]:
     """An episode of a live page with its agents and texts."""
-    texts = Texts()
+    texts: Texts = {}
     row = _episode(episode, texts) | {"id": name, "problem": problem}
-    return {"episode": row, "texts": texts.all}
+    return {"episode": row, "texts": list(texts)}
 
 
 def conditions(episodes: Sequence[Episode]) -> dict[str, str]:
@@ -97,7 +86,7 @@ def _episode(episode: Episode, texts: Texts) -> dict[str, Any]:
     return {
         "id": episode.id,
         "problem": episode.problem.id,
-        "question": texts.index(episode.problem.text),
+        "question": _index(texts, episode.problem.text),
         "organization": episode.organization,
         "capacity": episode.capacity,
         "sample": episode.sample,
@@ -149,7 +138,7 @@ def _agent(
         "spans": [
             [
                 span.origin[0],
-                texts.index(span.text),
+                _index(texts, span.text),
                 span.tokens,
                 [number[agent] for agent in sources if agent in number],
             ]

@@ -152,8 +152,6 @@ class Server:
         self.url = ""
         self.key: str | None = None
         """The only key it accepts."""
-        self.completions = True
-        """Whether it has `/completions`."""
         self.listing: Play | None = None
         """What it does when it is asked for its models."""
         self.probing: Play | None = None
@@ -181,8 +179,6 @@ class Server:
             await self.listing(exchange)
         elif first.startswith("GET"):
             await exchange.reply(200, {"data": [{"id": MODEL}]})
-        elif "/chat" not in first and not self.completions:
-            await exchange.reply(404, {"error": {"message": "no such path"}})
         elif not body.get("stream") and self.probing is not None:
             await self.probing(exchange)
         elif not body.get("stream"):

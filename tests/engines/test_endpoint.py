@@ -246,13 +246,25 @@ async def test_a_connection_is_used_again() -> None:
         assert len(server.connections) == 1
 
 
-async def test_the_mode_is_what_the_server_can_do() -> None:
+class Letters:
+    """A tokenizer whose ids are the characters."""
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        return tuple(map(ord, text))
+
+
+async def test_a_server_without_token_ids_is_refused_with_a_tokenizer() -> None:
+    prompts: list[object] = []
+
+    async def probed(exchange: Exchange) -> None:
+        prompts.append(exchange.body["prompt"])
+        await exchange.reply(200, {"choices": [{"text": "7"}]})
+
     async with loopback() as server:
-        engine = await opened(server)
-        assert engine.mode is Mode.CHAT
-        await engine.aclose()
-        with pytest.raises(ValueError, match="tokenizer"):
-            await opened(server, mode="tokens")
+        server.probing = probed
+        with pytest.raises(EngineUnavailable, match="returns no token ids: leave out the tokenizer"):
+            await opened(server, tokenizer=Letters())
+    assert prompts == [[72, 105]]
 
 
 # Through the runtime: two workers, and an organizer that joins both.

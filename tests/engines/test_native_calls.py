@@ -68,7 +68,7 @@ class Rounds:
 
     async def run(self, problem, session) -> str:
         manager: Agent = session.agent("manager", (Message("user", problem.text),), tools=self.tools)
-        self.native = manager.native_calls
+        self.native = session.native_calls("manager")
         while calls := read_reply(said := await manager.complete()).calls:
             manager.tell(render_responses([responded(call) for call in calls]) + "2 rounds left")
         return said

@@ -21,9 +21,9 @@ QUICK = RetryPolicy(first_delay=0.001)
 
 
 @asynccontextmanager
-async def opened(*plays: Play, mode: Any = "auto", model: str = "tiny", **how: Any) -> AsyncIterator[Any]:
+async def opened(*plays: Play, model: str = "tiny", **how: Any) -> AsyncIterator[Any]:
     async with loopback(*plays) as server:
-        engine = await EndpointEngine.open(server.url, model, mode=mode, retry_policy=QUICK, **how)
+        engine = await EndpointEngine.open(server.url, model, retry_policy=QUICK, **how)
         yield server, engine
         await engine.aclose()
 
@@ -40,7 +40,7 @@ async def test_a_prompt_that_is_too_long_changes_no_later_request() -> None:
         "'max_tokens' or 'max_completion_tokens' is too large: 100. This model's maximum context length is 64 tokens "
         "and your request has 60 input tokens (100 > 64 - 60)."
     )
-    async with opened(answers(400, long), says("short"), says("whole"), mode="chat") as (server, engine):
+    async with opened(answers(400, long), says("short"), says("whole")) as (server, engine):
         assert await answer(engine) == ("short", FinishReason.EOS)
         assert await answer(engine) == ("whole", FinishReason.EOS)
         assert [exchange.body.get("max_tokens") for exchange in server.exchanges] == [100, 50, 100]

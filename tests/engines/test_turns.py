@@ -15,7 +15,6 @@ from models import END, TURN, tiny_model
 from taught import teach
 
 from orgthink.engines.endpoint.client import EndpointEngine
-from orgthink.engines.endpoint.request import Mode
 from orgthink.engines.engine import Context, Engine
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.models.tokenizer import Tokenizer
@@ -232,11 +231,11 @@ def answers_in_ids(tokenizer: Tokenizer, reply: str) -> Play:
     return play
 
 
-async def over_http(mode: Mode, tokenizer: Tokenizer | None, play: Callable[[str], Play]) -> tuple[Trace, list[Any]]:
+async def over_http(tokenizer: Tokenizer | None, play: Callable[[str], Play]) -> tuple[Trace, list[Any]]:
     """What an agent on a server saw, and the requests that were made for it."""
     async with loopback(*map(play, REPLIES)) as server:
         engine = EndpointEngine(server.url, tokenizer=tokenizer)
-        engine.model, engine.mode = MODEL, mode
+        engine.model = MODEL
         trace = await talk(engine)
         await engine.aclose()
     return trace, [exchange.body for exchange in server.exchanges]
@@ -244,15 +243,14 @@ async def over_http(mode: Mode, tokenizer: Tokenizer | None, play: Callable[[str
 
 async def test_a_server_that_takes_ids_is_sent_the_templates(tokenizers):
     tokenizer = tokenizers[QWEN]
-    trace, bodies = await over_http(Mode.TOKENS, tokenizer, lambda reply: answers_in_ids(tokenizer, reply))
+    trace, bodies = await over_http(tokenizer, lambda reply: answers_in_ids(tokenizer, reply))
     assert texts(trace, Origin.SAMPLED) == REPLIES
     for i, body in enumerate(bodies):
         assert body["prompt"] == list(tokenizer.prompt(conversation(PROBLEM.text, REPLIES[:i], TOLD[:i])).token_ids)
 
 
-@pytest.mark.parametrize("known", [False, True])
-async def test_a_server_that_chats_makes_the_turns_itself(tokenizers, known):
-    trace, bodies = await over_http(Mode.CHAT, tokenizers[QWEN] if known else None, says)
+async def test_a_server_that_chats_makes_the_turns_itself():
+    trace, bodies = await over_http(None, says)
     assert texts(trace, Origin.INJECTED) == TOLD
     turns = conversation(PROBLEM.text, [f"{reply} " for reply in REPLIES], TOLD)
     assert bodies[-1]["messages"] == [{"role": turn.role, "content": turn.content} for turn in turns[:-1]]

@@ -88,7 +88,7 @@ async def test_an_episode_by_ids(folder: Path, url: str) -> None:
 
 
 async def test_an_episode_by_text(folder: Path, url: str) -> None:
-    engine = await EndpointEngine.open(url, mode="chat")
+    engine = await EndpointEngine.open(url)
     episode = await solved(engine)
     assert episode.answer == episode.traces[1].returned == FOUND
     organizer = [span for span in episode.root.spans if span.origin is Origin.SAMPLED]
@@ -138,7 +138,7 @@ async def test_the_context_ends_a_stream(folder: Path, url: str) -> None:
     assert chunks[-1].finish in (FinishReason.LENGTH, FinishReason.EOS)
     with pytest.raises(EngineError, match="does not fit"):
         await read(engine, context(engine, "x" * 2000), Sampling(5))
-    chat = await EndpointEngine.open(url, mode="chat")
+    chat = await EndpointEngine.open(url)
     with pytest.raises(EngineError, match=r"answered 400: .*1024"):
         await read(chat, context(chat, "x" * 2000), Sampling(5))
     await engine.aclose()

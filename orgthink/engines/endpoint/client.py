@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from orgthink.models.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 FEWEST_TOKENS = 16
 """A context in which fewer tokens are left is full."""
@@ -75,10 +73,11 @@ class EndpointEngine(Engine):
     ) -> None:
         """Use `open`, which detects the features of the server.
 
-        `api_key` is `OPENAI_API_KEY` by default; a password without a user in the URL, `https://:KEY@HOST`, takes
-        precedence. At most `concurrency` streams are open at once; others wait.
+        With the model's `tokenizer` requests hold token ids; the server must return ids. `api_key` is `OPENAI_API_KEY`
+        by default; a password without a user in the URL, `https://:KEY@HOST`, takes precedence. At most `concurrency`
+        streams are open at once; others wait.
         """
-        self.mode = Mode.CHAT
+        self.mode = Mode.CHAT if tokenizer is None else Mode.TOKENS
         self.models: dict[str, int | None] = {}
         """Models of the server and their context lengths in tokens, where it gives them."""
         self._tokenizer = tokenizer
@@ -107,22 +106,16 @@ class EndpointEngine(Engine):
         self.url = self._server.name
 
     @classmethod
-    async def open(
-        cls, url: str, model: str | None = None, *, mode: Literal["auto", "tokens", "chat"] = "auto", **settings: Any
-    ) -> EndpointEngine:
-        """Ask the server for its models, then for one token in each possible mode until one works. `settings` are those
-        of the class.
+    async def open(cls, url: str, model: str | None = None, **settings: Any) -> EndpointEngine:
+        """Ask the server for its models, then for one token. `settings` are those of the class.
 
-        `model` is optional if the server has only one. Mode `tokens` needs the model's tokenizer; `auto` prefers it if
-        there is one. EngineUnavailable says what to do, on one line.
+        `model` is optional if the server has only one. EngineUnavailable says what to do, on one line.
         """
-        if mode == "tokens" and settings.get("tokenizer") is None:
-            raise ValueError("mode tokens needs the model's tokenizer: set its folder")
         engine = cls(url, **settings)
         try:
             engine.model = await engine._choose(model)
             engine.max_context = engine.models.get(engine.model)
-            engine.mode = await engine._probe(mode)
+            await engine._probe()
         except BaseException as error:
             await engine.aclose()
             if isinstance(error, EngineError):
@@ -133,18 +126,13 @@ class EndpointEngine(Engine):
         return engine
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
-        return super().prompt(messages) if self._ids is None else self._ids.prompt(messages)
+        return self._tokenizer.prompt(messages) if self._tokenizer else super().prompt(messages)
 
     def injection(self, text: str, around: tuple[str, str] = ("", "")) -> tuple[str, tuple[int, ...] | None]:
-        return super().injection(text, around) if self._ids is None else self._ids.injection(text, around)
+        return self._tokenizer.injection(text, around) if self._tokenizer else super().injection(text, around)
 
     def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...] | None]:
-        return (text, None) if self._ids is None else self._ids.turn(text, context)
-
-    @property
-    def _ids(self) -> Tokenizer | None:
-        """The tokenizer in `tokens` mode; a server that gets text has its own."""
-        return self._tokenizer if self.mode is Mode.TOKENS else None
+        return self._tokenizer.turn(text, context) if self._tokenizer else (text, None)
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         """Servers refuse a request whose prompt and `max_tokens` together exceed the context: it is then repeated with
@@ -177,7 +165,7 @@ class EndpointEngine(Engine):
 
     async def _sampled(self, body: dict[str, Any], sampling: Sampling) -> AsyncGenerator[Chunk]:
         """The chunks of an answer, as the server samples it."""
-        reader = response.Reader(sampling, self._ids)
+        reader = response.Reader(sampling, self._tokenizer)
         async with aclosing(self._answer(body)) as answer:
             async for event in answer:
                 chunk = reader.chunk(event)
@@ -208,50 +196,47 @@ class EndpointEngine(Engine):
             raise EngineUnavailable(f"{self.url} has no model {model!r}: {self._offer()}")
         return model
 
-    async def _probe(self, requested: str) -> Mode:
-        """The first mode in which the server returns a token."""
-        auto = [*([Mode.TOKENS] if self._tokenizer else []), Mode.CHAT]
-        refusal: EngineError | None = None
-        for mode in auto if requested == "auto" else [Mode(requested)]:
-            ids = self._tokenizer.encode("Hi") if self._tokenizer else None
-            context = Context((Message("user", "Hi"),), [Span(Origin.PROMPT, "Hi", 1, ids)])
-            sampling = Sampling(1, seed=0)  # the seed, to find out whether the server accepts one
-            body = request.request(mode, self.model, context, sampling) | {"stream": False}
-            body.pop("stream_options", None)
-            reply = await self._try(mode, body)
-            if reply.status != 200 and not too_few_tokens(reply):
-                refusal = refusal or self._refusal(reply)
-                continue
-            choice, _ = response.choice(reply.text)
-            if reply.status == 200 and not choice:  # LM Studio answers 200 to unknown paths
-                refusal = refusal or EngineError(f"{self.url} sent no answer of a model: {reply.complaint}")
-                continue
-            self._keep_stops = next((field for name, field in request.KEEPS_STOPS.items() if name in choice), None)
-            if mode is Mode.CHAT:
-                self.native_calls = await self._takes_tools(body, reply)
-            if mode is not Mode.TOKENS or choice.get("token_ids"):
-                return mode
-            refusal = EngineUnavailable(f"{self.url} returns no token ids: use mode chat")
-        assert refusal is not None
-        if self.models and self.model not in self.models:
-            raise EngineUnavailable(f"{self.url} has no model {self.model!r}: {self._offer()}") from refusal
-        raise refusal
+    async def _probe(self) -> None:
+        """Ask for a token, to find out what the server can do."""
+        ids = self._tokenizer.encode("Hi") if self._tokenizer else None
+        context = Context((Message("user", "Hi"),), [Span(Origin.PROMPT, "Hi", 1, ids)])
+        sampling = Sampling(1, seed=0)  # the seed, to find out whether the server accepts one
+        body = request.request(self.mode, self.model, context, sampling) | {"stream": False}
+        body.pop("stream_options", None)
+        reply = await self._try(body)
+        choice, _ = response.choice(reply.text)
+        if (refusal := self._probe_error(reply, choice)) is not None:
+            if self.models and self.model not in self.models:
+                raise EngineUnavailable(f"{self.url} has no model {self.model!r}: {self._offer()}") from refusal
+            raise refusal
+        self._keep_stops = next((field for name, field in request.KEEPS_STOPS.items() if name in choice), None)
+        if self.mode is Mode.CHAT:
+            self.native_calls = await self._takes_tools(body, reply)
+
+    def _probe_error(self, reply: HttpResponse, choice: dict[str, Any]) -> EngineError | None:
+        if reply.status != 200 and not too_few_tokens(reply):
+            return self._refusal(reply)
+        if reply.status == 200 and not choice:  # LM Studio answers 200 to unknown paths
+            return EngineError(f"{self.url} sent no answer of a model: {reply.complaint}")
+        if self.mode is Mode.TOKENS and not choice.get("token_ids"):
+            return EngineUnavailable(f"{self.url} returns no token ids: leave out the tokenizer")
+        return None
 
     async def _takes_tools(self, body: dict[str, Any], without: HttpResponse) -> bool:
         """Whether the server accepts tools and the prompt becomes longer with them: some servers ignore tools."""
         try:
-            reply = await self._try(Mode.CHAT, body | tool_calls.offer((tool_calls.NOOP,)))
+            reply = await self._try(body | tool_calls.offer((tool_calls.NOOP,)))
         except EngineError:  # llama.cpp refuses tools with a server error
             return False
         (_, before), (choice, after) = response.choice(without.text), response.choice(reply.text)
         accepted = (reply.status == 200 and bool(choice)) or too_few_tokens(reply)
         return accepted and (None in (before, after) or before != after)
 
-    async def _try(self, mode: Mode, body: dict[str, Any]) -> HttpResponse:
+    async def _try(self, body: dict[str, Any]) -> HttpResponse:
         """A request without streaming, repeated without the fields that the server refuses."""
         while True:
             sent = self._fields.fit(body)
-            reply = await self._request("POST", mode.path, sent)
+            reply = await self._request("POST", self.mode.path, sent)
             if not self._fields.learn(reply, sent):
                 return reply
 
@@ -265,13 +250,12 @@ class EndpointEngine(Engine):
     async def _answer(self, body: dict[str, Any]) -> AsyncGenerator[response.StreamEvent]:
         """Events of a response. Before the first event a failed request is repeated where that may help."""
         async with AsyncExitStack() as stack:
-            events = await self._server.persist(lambda: self._begin(stack, body))
+            data, events = await self._server.persist(lambda: self._begin(stack, body))
             try:
-                async for data in events:
-                    if data.strip() == "[DONE]":
-                        break
+                while data is not None and data.strip() != "[DONE]":
                     if data.strip():  # an event may have no data
                         yield response.event(data)
+                    data = await anext(events, None)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(SETTLE):
                         async for _ in events:
@@ -279,8 +263,8 @@ class EndpointEngine(Engine):
             except httpx2.RequestError as error:
                 raise self._server.broken(error) from error
 
-    async def _begin(self, stack: AsyncExitStack, body: dict[str, Any]) -> AsyncIterator[str]:
-        """Data of the events of a response that has begun; the stack closes it."""
+    async def _begin(self, stack: AsyncExitStack, body: dict[str, Any]) -> tuple[str | None, AsyncGenerator[str]]:
+        """Data of the first event of a response that has begun, and of the others; the stack closes it."""
         while True:
             sent = self._fields.fit(body)
             async with AsyncExitStack() as trial:
@@ -294,7 +278,7 @@ class EndpointEngine(Engine):
                     if first is not None and (failed := response.failure(first)) is not None:
                         raise self._server.refused(failed)
                     stack.push_async_exit(trial.pop_all())
-                    return _chained(first, events)
+                    return first, events
                 reply = await self._server.wait(read(begun))
             if not self._fields.learn(reply, sent, NEEDED.get(self.mode, ())):
                 raise self._server.refused(reply)
@@ -357,11 +341,3 @@ async def _counted(last: Chunk, events: AsyncIterator[response.StreamEvent]) -> 
                 if last.tokens and last.billed:
                     limit.reschedule(now() + SETTLE)
     return last
-
-
-async def _chained(first: T | None, others: AsyncIterator[T]) -> AsyncIterator[T]:
-    """The first item, which was read already, and the others."""
-    if first is not None:
-        yield first
-    async for other in others:
-        yield other
