@@ -113,10 +113,10 @@ async def asolve(
         problem = Problem(id=QUESTION, task=QUESTION, text=problem)
     given: dict[EngineSpec, Engine] = {}
     spec = _engine(model, url, tokenizer, given)
-    named = [organization] if isinstance(organization, str) else []
+    named = {organization: settings or {}} if isinstance(organization, str) else {}
     plan = make_plan(
         QUESTION,
-        _organizations(named, spec, {organization: settings or {}} if isinstance(organization, str) else {}, prompts),
+        _organizations(list(named), spec, named, prompts),
         spec,
         roles={role: _engine(one, url, None, given) for role, one in (roles or {}).items()},
         n=1,

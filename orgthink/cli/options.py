@@ -64,15 +64,12 @@ class Options:
     deadline: float | None = None
     """Seconds after which an episode is ended."""
 
-    def engine(self) -> EngineSpec:
-        """The engine of --model and --url."""
-        return engine_spec(self.model, self.url, self.tokenizer, self.streams)
-
     def plan_of(self, task: str, named: Sequence[str], models: Sequence[str] = (), **others: Any) -> Evaluation:
         """The plan of these options for organizations `NAME` or `LABEL=NAME`. `models` are `LABEL=MODEL[@URL]`."""
         if self.deadline == 0:
             raise UserError("--deadline 0: an episode needs some seconds; without the option it has no deadline")
-        engine, own = self.engine(), self._models(models, "--models", "LABEL=MODEL")
+        engine = engine_spec(self.model, self.url, self.tokenizer, self.streams)
+        own = self._models(models, "--models", "LABEL=MODEL")
         return make_plan(
             task,
             self._organizations(named, engine, own),
