@@ -26,7 +26,7 @@ from orgthink.cli.running import (
 from orgthink.cli.table import conditions, print_table
 from orgthink.evaluation.compatibility import pool_warning
 from orgthink.evaluation.plan import Evaluation, Resolved, resolve
-from orgthink.evaluation.run import evaluate, opened, remembering, require_planned, spending
+from orgthink.evaluation.run import evaluate, opened, require_planned, spending
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.record.guard import engine_failed, failed_agents, failure_message
@@ -69,7 +69,7 @@ class Eval(Options):
     out: Path | None = None
     """New run folder; without it one under runs/, named after the task and the time."""
     resume: Path | None = None
-    """Run folder to go on with. Its settings hold, except for new prices and limits on spending."""
+    """Run folder to go on with. Its settings hold; limits on spending may be others for this time."""
 
     def __call__(self) -> int:
         if self.resume is None:
@@ -78,12 +78,11 @@ class Eval(Options):
             note(_problems_note(plan))
             note(*(pool_warning(each, plan.limits.capacity) for each in resolved.organizations.values()))
             return run_main(conduct(resolved, self.out or dated(plan.task)))
-        new: dict[str, Any] = {"max_dollars": self.max_dollars, "max_total_tokens": self.max_total_tokens}
-        folder = resumed(self, prices=self.prices, **new)
-        new = {name: value for name, value in new.items() if value is not None}
+        limits: dict[str, Any] = {"max_dollars": self.max_dollars, "max_total_tokens": self.max_total_tokens}
+        folder = resumed(self, **limits)
+        higher = {name: limit for name, limit in limits.items() if limit is not None}
         with user_input():
-            stored = settings_of(folder, "eval", Evaluation)
-            plan = replace(stored, prices=read_prices(self.prices) or stored.prices, **new)
+            plan = replace(settings_of(folder, "eval", Evaluation), **higher)
         return run_main(conduct(resolve(plan), folder))
 
     def plan(self) -> Evaluation:
@@ -113,8 +112,6 @@ async def conduct(resolved: Resolved, target: RunFolder | Path, *, overwrite: bo
         episodes = list(target.episodes())
         require_planned(resolved.planned, target, episodes)
         if len(episodes) == len(resolved.planned) and not any(map(engine_failed, episodes)):
-            with written(target):
-                target = remembering(target, resolved.plan)
             return report(resolved, target, episodes)
     async with AsyncExitStack() as stack:
         with stoppable():

@@ -109,10 +109,8 @@ async def opened(
     async with Engines() as engines:
         plan = await open_plan(resolved.plan, engines)
         if isinstance(target, Path):
-            folder = RunFolder.create(target, "eval", plan, overwrite=overwrite)
-        else:
-            folder = remembering(target, plan)
-        yield replace(resolved, plan=plan), engines, folder
+            target = RunFolder.create(target, "eval", plan, overwrite=overwrite)
+        yield replace(resolved, plan=plan), engines, target
 
 
 async def open_plan(plan: Evaluation, engines: Engines) -> Evaluation:
@@ -125,14 +123,6 @@ async def open_plan(plan: Evaluation, engines: Engines) -> Evaluation:
     if plan.max_dollars is not None and unknown:
         raise UserError(f"--max-dollars needs the price of {', '.join(unknown)}; it may be 0")
     return replace(plan, engine=await engines.named(plan.engine))
-
-
-def remembering(folder: RunFolder, plan: Evaluation) -> RunFolder:
-    """The folder with the prices of a plan and its limits on spending, which are written to it if they are new."""
-    stored = folder.settings("eval", Evaluation)
-    new = {"prices": plan.prices, "max_dollars": plan.max_dollars, "max_total_tokens": plan.max_total_tokens}
-    wanted = replace(stored, **new)  # type: ignore[arg-type]
-    return folder if wanted == stored else folder.changed(wanted)
 
 
 async def backings(plan: Evaluation, engines: Engines) -> tuple[Backing, dict[str, Backing], dict[str, Backing]]:

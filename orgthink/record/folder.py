@@ -189,13 +189,6 @@ class RunFolder:
         require_version(config["schema_version"], file)
         return cls(path, config)
 
-    def changed(self, settings: Any) -> RunFolder:
-        """Replace the settings in config.json. UserError if another process writes to the folder."""
-        folder = RunFolder(self.path, redact_values({**self.config, "settings": _stored(settings)}))
-        with locked(self.path):
-            folder.write_json("config.json", folder.config)
-        return folder
-
     @property
     def episodes_file(self) -> Path:
         return self.path / "episodes.jsonl"
