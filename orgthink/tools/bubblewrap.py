@@ -39,13 +39,14 @@ COMPLAINTS = ("bwrap: ", "setpriv: ", "prlimit: ", "cgroup: ", "/usr/bin/timeout
 class SandboxLimits:
     """Limits of the code in a sandbox."""
 
-    seconds: float
-    """Wall-clock seconds. The caller stops the sandbox; otherwise it ends itself a second later."""
-    memory_mb: int
-    """MiB of address space of each process."""
-    processes: int
-    """Processes and threads at once."""
-    file_mb: int
+    seconds: float = 5.0
+    """Wall-clock limit of a program, with the start of its sandbox. The caller stops the sandbox; otherwise it ends
+    itself a second later."""
+    memory_mb: int = 256
+    """MiB of memory of each process, and with control groups of all together."""
+    processes: int = 16
+    """Most processes and threads at once."""
+    file_mb: int = 16
     """MiB of all files together."""
 
 
@@ -154,7 +155,7 @@ def _bubblewrap() -> str:
 def check() -> None:
     """Make a sandbox once; UserError with bubblewrap's message if that fails."""
     with files(b"") as (code, filter):
-        made = command(SandboxLimits(seconds=5, memory_mb=256, processes=16, file_mb=1), code, filter)
+        made = command(SandboxLimits(), code, filter)
         try:
             done = subprocess.run(
                 made, env={}, pass_fds=(code, filter), stdin=subprocess.DEVNULL, capture_output=True, timeout=30

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from orgthink.record.episode import Status
 from orgthink.runtime.agent import Result
 from orgthink.tools import bubblewrap, limits
+from orgthink.tools.bubblewrap import SandboxLimits
 from orgthink.tools.limits import Cgroup
 from orgthink.tools.per_loop import PerLoop
 from orgthink.tools.python import CodeRunner, ending, unindented
@@ -37,19 +38,11 @@ def runner_named(name: str) -> CodeRunner:
 
 
 @dataclass(frozen=True, slots=True)
-class Bubblewrap:
+class Bubblewrap(SandboxLimits):
     """Runs each program in new namespaces, made by bubblewrap. UserError where this machine does not allow them."""
 
-    seconds: float = 5.0
-    """Wall-clock limit of a program, including the start of its sandbox."""
-    memory_mb: int = 256
-    """MiB of memory of each process, and with control groups of all together."""
-    processes: int = 16
-    """Most processes and threads at once."""
     output_bytes: int = 64 * 1024
     """Most bytes of output. A program that writes more is stopped."""
-    file_mb: int = 16
-    """MiB of all files together."""
     max_parallel: int = 2 * (os.cpu_count() or 1)
     """Programs that run at once in an event loop. The clock of a waiting program has not started."""
     _places: PerLoop[asyncio.Semaphore] = field(init=False, repr=False, compare=False)
@@ -108,11 +101,10 @@ class Bubblewrap:
         return Result(text, Status.ERROR, error=ending(code_of_end, text))
 
     async def _start(self, code: str, stdin: str, group: Cgroup | None) -> asyncio.subprocess.Process:
-        most = bubblewrap.SandboxLimits(self.seconds, self.memory_mb, self.processes, self.file_mb)
         try:
             with bubblewrap.files(unindented(code).encode(errors="surrogatepass")) as files, _given(stdin) as given:
                 return await asyncio.create_subprocess_exec(
-                    *limits.entered(group, bubblewrap.command(most, *files)),
+                    *limits.entered(group, bubblewrap.command(self, *files)),
                     env={},
                     pass_fds=files,
                     stdin=given,
