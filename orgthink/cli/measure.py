@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -73,8 +73,7 @@ def _evaluated(folder: RunFolder, prices: dict[str, Price]) -> dict[str, Any]:
     with suppress(UserError):
         prices = prices or folder.settings("eval", Evaluation).prices
         resolved = recorded(folder)
-        resolved = replace(resolved, plan=replace(resolved.plan, prices=prices))
-        return resolved.summary(resolved.in_order(folder.episodes()))
+        return resolved.summary(resolved.in_order(folder.episodes()), prices)
     return summarise(folder.episodes(), prices=prices)
 
 

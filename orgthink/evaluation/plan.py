@@ -239,11 +239,13 @@ class Resolved:
         place = {name: place for place, name in enumerate(self.planned)}
         return sorted(episodes, key=lambda episode: place.get(episode.id, len(place)))
 
-    def summary(self, episodes: Iterable[Episode]) -> dict[str, dict[str, Any]]:
-        """The summary of its episodes, with the organizations' own measures."""
+    def summary(
+        self, episodes: Iterable[Episode], prices: Mapping[str, Price] | None = None
+    ) -> dict[str, dict[str, Any]]:
+        """The summary of its episodes, with the organizations' own measures, by these prices or else the plan's."""
         own = {label: surviving_measures(one.measures) for label, one in self.organizations.items()}
         tags = {label: one.tags for label, one in self.organizations.items()}
-        return summarise(episodes, own, self.plan.prices, tags)
+        return summarise(episodes, own, prices or self.plan.prices, tags)
 
 
 def resolve(plan: Evaluation) -> Resolved:
