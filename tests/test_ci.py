@@ -67,7 +67,7 @@ def test_all_targets_run_and_say_their_seconds(calls: Path) -> None:
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     asked = calls.read_text().split()
-    assert {"setup", "check", "docs", "test", "test-wheel", "test-isa", "test-vllm", "test-verl"} <= {*asked}
+    assert {"setup", "smollm2", "check", "docs", "test", "test-wheel", "test-isa", "test-vllm", "test-verl"} <= {*asked}
     assert all(f"{target} " in out.splitlines()[-1] for target in asked if target.startswith("test"))
 
 

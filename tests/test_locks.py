@@ -113,7 +113,8 @@ def test_the_public_ci_runs_what_ours_runs() -> None:
     lines = re.findall(r"^ *stages (\S.*)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
     ours = [target for line in lines for target in line.split()]
     (public,) = re.findall(r"target: \[(.+)]", workflow("ci"))
-    assert sorted(ours) == sorted(["setup", "sandbox", *public.split(", ")])
+    assert sorted(ours) == sorted(["setup", "sandbox", "smollm2", *public.split(", ")])
+    assert "run: make smollm2\n" in workflow("ci")
 
 
 def test_a_weekly_job_runs_the_oldest_and_the_newest_releases() -> None:

@@ -30,7 +30,7 @@ class Train:
     recipe: Annotated[Positional[str | None], arg(metavar="RECIPE")] = None
     """Recipe, such as `asyncthink-qwen3-math` or `marsrl-qwen3`; `orgthink list recipes` lists them."""
     model: str | None = None
-    """Shipped model or model folder to start from; without it the recipe's."""
+    """Model to start from: a folder, or another name as in `orgthink run`; without it the recipe's."""
     pairs: Path | None = None
     """File of query–response pairs to learn from, as `orgthink synth` writes them."""
     episodes: Path | None = None

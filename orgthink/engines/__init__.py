@@ -1,7 +1,9 @@
 """Opens engines by the name of a model. Only the engine in use is imported.
 
-NAME            a model that an installed package ships, on the local engine
+NAME            a model that an installed package ships, or that was fetched, on the local engine
 FOLDER          a Hugging Face model folder, on the local engine
+FILE.gguf       a GGUF file, which is converted to a folder
+ORG/NAME        a model of the Hugging Face hub, which is downloaded
 vllm:FOLDER     the same on vLLM, in this process
 person:NAME     a person, who answers at the terminal
 ENGINE:REST     an engine of an installed package, which interprets the rest; `file.py:open:REST` works as well
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from orgthink.engines.engine import Engine, EngineUnavailable
+from orgthink.models.hub import cached, fetched, is_gguf, is_hub_id, resolve, source_of
 from orgthink.util.errors import UserError, pick, require_at_least, required, user_input
 from orgthink.util.references import is_reference, references, split_reference
 from orgthink.util.registry import DEMO, Registry
@@ -49,9 +52,15 @@ a class with `update_weights`; it gets the model's folder and the recipe's `samp
 
 
 def shipped(name: str) -> Path | None:
-    """The folder of a model that an installed package ships; `None` for any other name."""
+    """The folder of a model that an installed package ships, or that was fetched; `None` for any other name."""
     found = MODELS[name] if name in MODELS and not is_reference(name) else None
-    return found if isinstance(found, Path) else None
+    return found if isinstance(found, Path) else fetched(name)
+
+
+def is_local(model: str) -> bool:
+    """Whether a model is on this machine, or names an engine, whatever a server may have."""
+    rest = _split_engine(model)[1]
+    return names_engine(model) or shipped(rest) is not None or Path(rest).is_dir() or is_gguf(rest)
 
 
 def opener(name: str) -> Opener:
@@ -81,6 +90,8 @@ class EngineSpec:
     """Model folder with the tokenizer for token ids in requests to the server."""
     streams: int = STREAMS
     """Most requests to the server at once; others wait, and waiting does not count against deadlines."""
+    source: str | None = None
+    """Origin of the weights, if known: revision of a hub's model, or the GGUF file from which they are dequantized."""
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "streams")
@@ -96,7 +107,7 @@ class EngineSpec:
         if self.url is not None:
             return None if self.tokenizer is None else Path(self.tokenizer)
         engine, rest = _split_engine(self.model or "")
-        if folder := shipped(rest):
+        if folder := shipped(rest) or (cached(rest) if engine in OF_FOLDERS else None):
             return folder
         return Path(rest) if engine in OF_FOLDERS or (rest and Path(rest).is_dir()) else None
 
@@ -136,16 +147,17 @@ def engine_spec(
     url: str | None = None,
     tokenizer: str | None = None,
     streams: int = STREAMS,
+    *,
+    download: bool = True,
 ) -> EngineSpec:
     """A checked configuration; UserError if there is no such model.
 
-    Without a URL, models that are not local use the server of OPENAI_BASE_URL.
+    Without a URL, models that are not local use the server of OPENAI_BASE_URL. A hub's model is downloaded, unless
+    `download` is false.
     """
     if tokenizer is not None:
-        tokenizer = str(_folder(tokenizer))
-    engine, rest = _split_engine(model or "")
-    is_local = model is not None and (names_engine(model) or shipped(rest) is not None or Path(rest).is_dir())
-    url = url or (None if is_local else os.environ.get("OPENAI_BASE_URL"))
+        tokenizer = str(_folder(tokenizer, weights=False))
+    url = url or (None if model is not None and is_local(model) else os.environ.get("OPENAI_BASE_URL"))
     if url is not None:
         with user_input():
             return EngineSpec(model, url, tokenizer, streams)
@@ -155,8 +167,9 @@ def engine_spec(
     engine, rest = _split_engine(name)
     if engine not in OF_FOLDERS:
         return EngineSpec(name)
-    folder = rest if shipped(rest) else str(_folder(rest))
-    return EngineSpec(folder if engine == "local" else f"{engine}:{folder}")
+    folder = _folder(rest, download=download)
+    name = rest if shipped(rest) or is_hub_id(rest) else str(folder)
+    return EngineSpec(name if engine == "local" else f"{engine}:{name}", source=source_of(folder))
 
 
 def _split_engine(model: str) -> tuple[str, str]:
@@ -173,12 +186,14 @@ def names_engine(model: str) -> bool:
     return engine != "local" or rest != model
 
 
-def _folder(name: str) -> Path:
+def _folder(name: str, *, weights: bool = True, download: bool = True) -> Path:
     """The folder of a model; UserError for an unknown name."""
     if folder := shipped(name):
         return folder
     if Path(name).is_dir():
         return Path(name).resolve()
+    if folder := resolve(name, weights=weights) if download else cached(name):
+        return folder
     near = get_close_matches(name, MODELS, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else "no installed model and no folder has this name."
     demo = f" ({DEMO})" if name.startswith("pocket") and name not in MODELS else ""

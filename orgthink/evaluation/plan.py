@@ -189,7 +189,7 @@ def _roles(
     engines = dict(models)
     settings = defaultdict[str, dict[str, Any]](dict, {role: dict(own) for role, own in samplings.items()})
     for role, partner in partner_models(organizations, engine, engines).items():
-        engines.setdefault(role, engine_spec(partner.model))
+        engines.setdefault(role, engine_spec(partner.model, download=False))  # a stranger may name it
         settings[role] = {"max_tokens": partner.max_tokens} | settings[role]
     found = {}
     for role in dict.fromkeys((*engines, *settings)):

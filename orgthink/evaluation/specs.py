@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from pathlib import Path
 from typing import Any
 
-from orgthink.engines import EngineSpec, names_engine, shipped
+from orgthink.engines import EngineSpec, is_local, shipped
 from orgthink.evaluation.compatibility import require_sampling
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES, style_named
@@ -74,7 +73,7 @@ _INSTALLED: dict[str, Callable[[Any], bool]] = {
 
 def _is_installed(model: str) -> bool:
     """Whether a model is shipped, or only a name by which a server may know it."""
-    return shipped(model) is not None or not (names_engine(model) or Path(model).is_dir())
+    return shipped(model) is not None or not is_local(model)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ SHARD = "2GB"
 
 def convert_gguf(file: Path, folder: Path) -> None:
     """Write the model of a GGUF file to a new Hugging Face folder: weights exactly as `gguf.dequantize` gives them,
-    tokenizer, chat template. Its config.json names the file as `dequantized`.
+    tokenizer, chat template. `dequantized.json` names the file.
 
     UserError for a damaged file, and for a model of another architecture.
     """
@@ -63,10 +63,10 @@ def convert_gguf(file: Path, folder: Path) -> None:
         tensors, config.architectures = _tensors(reader, config)
         _write_tokenizer(file, Path(place), model, config)
         _write_weights(tensors, model, config)
-        config.dequantized = {"file": file.name, "sha256": sha256(file)}
         config.save_pretrained(model)
         marks = {name: getattr(config, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
         GenerationConfig(**marks).save_pretrained(model)
+        (model / "dequantized.json").write_text(json.dumps({"file": file.name, "sha256": sha256(file)}))
         if not folder.is_dir():  # another process may have been faster
             model.rename(folder)
 

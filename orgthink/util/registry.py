@@ -238,6 +238,7 @@ COMMANDS: Registry[Any] = Registry(
         "compare": "orgthink.cli.measure:Compare",
         "view": "orgthink.cli.view:View",
         "list": "orgthink.cli.names:List",
+        "models": "orgthink.cli.models:Models",
     },
     "a callable dataclass",
     lambda command: command if callable(command) else None,

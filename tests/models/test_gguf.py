@@ -97,7 +97,7 @@ def test_tokenizer_template_and_ends(tmp_path: Path):
 def test_the_folder_tells_the_file(tmp_path: Path):
     file = write_gguf(tmp_path / "it.gguf", "qwen3", random_model("qwen3"))
     convert_gguf(file, tmp_path / "model")
-    told = json.loads((tmp_path / "model/config.json").read_text())["dequantized"]
+    told = json.loads((tmp_path / "model/dequantized.json").read_text())
     assert told == {"file": "it.gguf", "sha256": converter.sha256(file)}
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
 

@@ -115,7 +115,7 @@ def with_whole_paths(options: Mapping[str, Any]) -> dict[str, Any]:
         if (
             value
             and isinstance(value, str | Path)
-            and (name != "model" or (not shipped(str(value)) and Path(value).is_dir()))
+            and (name != "model" or (not shipped(str(value)) and Path(value).exists()))
         ):
             found[name] = str(Path(value).resolve())
     return found

@@ -10,6 +10,7 @@ from typing import Any
 
 from orgthink.engines import shipped
 from orgthink.models.config import SIZES, DecoderConfig
+from orgthink.models.hub import is_hub_id, resolve
 from orgthink.models.rotary import Rope
 from orgthink.util.errors import UserError, pick
 from orgthink.util.tabular import json_object
@@ -49,7 +50,7 @@ QWEN3_30B_A3B: dict[str, Any] = {
 
 def require_known(name: str, known: Sequence[str]) -> None:
     """UserError with a suggestion unless this is one of these names, a file or a folder."""
-    if not Path(name).exists():
+    if not (Path(name).exists() or shipped(name) or is_hub_id(name)):
         pick("recipe or model", name, dict.fromkeys(known))
 
 
@@ -83,7 +84,7 @@ def config_of(model: str) -> Mapping[str, Any]:
     """Contents of a model's config.json, by its name, folder or file. UserError if it cannot be read."""
     if model in (known := known_models()):
         return known[model]
-    file = shipped(model) or Path(model)
+    file = shipped(model) or resolve(model, weights=False) or Path(model)
     require_known(str(file), list(known))
     return json_object(file / "config.json" if file.is_dir() else file)
 

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from orgthink.engines import EngineSpec, engine_spec, names_engine, shipped
+from orgthink.engines import EngineSpec, engine_spec, is_local
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.tasks.task import Split
 from orgthink.util.errors import pick, require_at_least, user_input
@@ -253,8 +253,7 @@ class Arena:
         """The engine of a member of the pool, or of a model by its name."""
         member = self.pool.get(name, Member())
         model = member.model or name
-        here = shipped(model) is not None or names_engine(model) or Path(model).is_dir()
-        return engine_spec(model, member.url or (None if here else self.url))
+        return engine_spec(model, member.url or (None if is_local(model) else self.url))
 
     @property
     def first(self) -> str:
