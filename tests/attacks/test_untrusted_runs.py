@@ -25,7 +25,7 @@ PROGRAMS = "No program in an answer is run again unless `--trust` is given, and 
 LINE = "one line that names `--trust`, exit code 2"
 
 EVIL = "open('ran', 'w').close()\nfrom orgthink.tasks.sudoku import SUDOKU as TASK\n"
-ROWS = ["--to", "verl", "--recipe", named("ASYNCTHINK"), "--out", "rows.jsonl"]
+ROWS = ["--recipe", named("ASYNCTHINK"), "--out", "rows.jsonl"]
 
 
 @pytest.fixture(autouse=True)
