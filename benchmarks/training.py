@@ -15,13 +15,13 @@ from pathlib import Path
 
 import torch
 from orgthink_pocket.shipped import MODELS
+from torch.nn.utils.rnn import pad_sequence
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.report import Line
 from orgthink.models.decoder import Decoder
 from orgthink.record.folder import RunFolder
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.batches import collate
 from orgthink.training.policy_loss import PolicyLoss, token_losses, weighted
 from orgthink.training.recipes.jobs import Policy
 from orgthink.training.recipes.registry import RECIPES, Training, start
@@ -134,7 +134,8 @@ def peak(work: Callable[[], None]) -> float:
 
 def one_row_a_trace(model: Decoder, rows: Sequence[PolicyRow], loss: PolicyLoss) -> None:
     """Forward and backward pass of a padded micro-batch, as in a trainer without packing."""
-    ids, trained = collate(list(rows), 0)
+    ids = pad_sequence([torch.tensor(row.token_ids) for row in rows], batch_first=True)
+    trained = pad_sequence([torch.tensor(row.trained) for row in rows], batch_first=True)
     mask = trained[:, 1:]
     logits = model.logits(model.hidden(ids[:, :-1])[mask])
     logprobs = torch.log_softmax(logits, -1).gather(1, ids[:, 1:][mask][:, None])[:, 0]

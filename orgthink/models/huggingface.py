@@ -71,6 +71,8 @@ class HuggingFaceModel(nn.Module):
         return self.core.device
 
     def hidden(self, ids_BT: Tensor, positions_BT: Tensor | None = None, rectangles_R4: Tensor | None = None) -> Tensor:
+        if rectangles_R4 is not None and len(rectangles_R4) == 1:
+            rectangles_R4 = None  # one row: causal attention
         if rectangles_R4 is not None:
             self._require_full_attention()
         mask = None if rectangles_R4 is None else rectangles_R4[None, None]  # 4 axes: it reaches `_attention` as it is
@@ -180,6 +182,13 @@ class HuggingFaceModel(nn.Module):
                 raise ValueError(f"{folder} holds a model of another shape: {reason(error)}") from error
         else:
             _restore_adapter(self._model, folder / ADAPTER / "adapter_model.safetensors")
+
+    @property
+    def packs_rows(self) -> bool:
+        """Whether its attention supports several rows in one pass."""
+        config = self.core.config
+        whole = all(kind == "full_attention" for kind in getattr(config, "layer_types", None) or ())
+        return config._attn_implementation == ATTENTION and whole and not getattr(config, "sliding_window", None)
 
     def _require_full_attention(self) -> None:
         kinds = {kind for kind in getattr(self.core.config, "layer_types", None) or () if kind != "full_attention"}

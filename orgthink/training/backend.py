@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
@@ -18,9 +19,9 @@ from orgthink.engines.engine import Engine
 from orgthink.models.model_files import ModelFiles
 from orgthink.models.trainable import Trainable
 from orgthink.training import checkpoint
-from orgthink.training.gradients import gradient_norm
+from orgthink.training.gradients import Accumulator, gradient_norm
 from orgthink.training.logprobs import token_logprobs
-from orgthink.training.packing import Pack, packs
+from orgthink.training.packing import Pack, most_tokens, packs
 from orgthink.training.policy_loss import PolicyLoss, per_row_log_ratio, token_losses
 from orgthink.training.rows import PolicyRow
 from orgthink.util.errors import UserError
@@ -169,7 +170,8 @@ class EmbeddedBackend:
         `pack_tokens` is the largest number of tokens in a forward pass. `reference` is the policy of the KL penalty.
         `mixed_precision` computes in bfloat16; weights, gradients and optimizer stay as they are.
         """
-        self._model, self._sampler, self._pack_tokens = model, sampler, pack_tokens
+        self._model, self._sampler, self._pack_tokens = model, sampler, most_tokens(model, pack_tokens)
+        self._gradients = Accumulator(model)
         self._model_files = ModelFiles(base)
         self._reference, self._mixed_precision = reference, mixed_precision
         self._parameters = list(model.parameters())
@@ -189,14 +191,10 @@ class EmbeddedBackend:
         return found
 
     def forward_backward(self, rows: Sequence[PolicyRow], loss: PolicyLoss) -> Signals:
-        total = Signals()
-        for pack in packs(rows, self._pack_tokens):
-            result, signals = self._loss(loss, pack)
-            result.backward()
-            total += signals
-        return total
+        parts = list(packs(rows, self._pack_tokens))
+        return sum(self._gradients.add(parts, partial(self._loss, loss)), Signals())
 
-    def _loss(self, loss: PolicyLoss, pack: Pack[PolicyRow]) -> tuple[Tensor, Signals]:
+    def _loss(self, loss: PolicyLoss, model: Trainable, pack: Pack[PolicyRow]) -> tuple[Tensor, Signals]:
         """The loss of one pack, with a gradient, and its measurements."""
         device = self._parameters[0].device
         sampled_N = _trained(pack, [row.logprobs for row in pack.rows]).to(device)
@@ -204,7 +202,7 @@ class EmbeddedBackend:
         age_N = _trained(pack, [row.age for row in pack.rows]).to(device)
         weights_N = pack.spread([row.weight for row in pack.rows]).to(device)
         advantages_N = pack.spread([row.advantage for row in pack.rows]).to(device)
-        logprobs_N, entropy_N = self._token_logprobs(self._model, pack)
+        logprobs_N, entropy_N = self._token_logprobs(model, pack)
         reference_N = None
         if self._reference is not None:
             with torch.no_grad():

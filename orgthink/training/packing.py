@@ -15,6 +15,8 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
+from orgthink.models.decoder import Decoder
+from orgthink.models.trainable import Trainable
 from orgthink.models.tree_attention import rectangles_of
 from orgthink.training.rows import Row
 
@@ -46,6 +48,11 @@ class Pack(Generic[R]):
         """[N]: the value of each row, repeated for each of its trained tokens."""
         counts = torch.tensor([sum(row.trained[1:]) for row in self.rows])
         return torch.tensor(values, dtype=torch.float32).repeat_interleave(counts)
+
+
+def most_tokens(model: Trainable, tokens: int) -> int:
+    """Most tokens of a pack: `tokens`, or one row for a model whose attention does not support packed rows."""
+    return tokens if isinstance(model, Decoder) or model.packs_rows else 1
 
 
 def packs(rows: Sequence[R], tokens: int) -> Iterator[Pack[R]]:

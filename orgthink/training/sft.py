@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from orgthink.models.trainable import Trainable
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.batches import PADDING, POOL, Cursor, batches, collate, in_one_go
+from orgthink.training.batches import POOL, Cursor, batches
 from orgthink.training.checkpoint import say_saved, say_start
-from orgthink.training.gradients import UNSOUND, cross_entropy_sum, gradient_norm
+from orgthink.training.gradients import UNSOUND, Accumulator, cross_entropy_sum, gradient_norm
 from orgthink.training.interrupt import interrupt
+from orgthink.training.packing import Pack, most_tokens, packs
 from orgthink.training.rows import Row
 from orgthink.util.errors import UserError, require_above_zero, require_at_least
 from orgthink.util.settings import typed
@@ -39,9 +41,11 @@ class SftSettings:
     warmup: int = 150
     """Number of steps with linear warm-up."""
     batch_tokens: int = 5_000
-    """Largest number of tokens in a micro-batch, padding included; without `batch_rows`, also in a batch."""
+    """Largest number of tokens in a batch; a longer row is a batch of its own."""
+    pack_tokens: int = 2_048
+    """Largest number of tokens in a forward pass. Each core computes such a pass."""
     batch_rows: int | None = None
-    """Approximate number of rows in a batch, at most all of a data set; `None`: as many as fit into `batch_tokens`."""
+    """Approximate number of rows in a batch, in place of `batch_tokens`; at most all of a data set."""
     weight_decay: float = 0.05
     """Weight decay, applied to matrices only."""
     clip: float = 1.0
@@ -57,7 +61,7 @@ class SftSettings:
     """Number of steps between two progress lines if the output is not a terminal."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, self, "steps", "batch_tokens", "save_every", "keep")
+        require_at_least(1, self, "steps", "batch_tokens", "pack_tokens", "save_every", "keep")
         require_at_least(0, self, "warmup", "weight_decay")
         require_above_zero(self, "learning_rate", "clip")
         if self.batch_rows is not None and not 1 <= self.batch_rows <= POOL:
@@ -86,10 +90,6 @@ class Course:
     """Function of a seed and the index of a pool that returns the rows of the pool, or an endless stream from it on."""
     write_folder: Callable[[Path], None]
     """Function that writes all files of the model folder except the weights."""
-    pad_id: int
-    """Id of the padding token."""
-    padding: float = PADDING
-    """Largest share of padding in a micro-batch. On a GPU the number of passes costs more than padding does."""
     pools: int | None = None
     """Number of pools in an epoch of a data set; `None` for rows that are drawn without end."""
 
@@ -102,7 +102,7 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
     gradient is not finite: the last whole step is saved.
     """
     model = course.model
-    optimizer = _optimizer(model, settings)
+    optimizer, gradients = _optimizer(model, settings), Accumulator(model)
     step, cursor, folder = 0, Cursor(), run.path
 
     def restore(folder: Path) -> tuple[int, Cursor]:
@@ -139,7 +139,7 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
             with saving(Exception):
                 rows, after = next(stream)
             with saving(UserError):  # others may come in the middle of an update
-                line = _step(course, optimizer, rows, settings, step)
+                line = _step(course, gradients, optimizer, rows, settings, step)
             step, cursor = step + 1, after
             if course.pools is not None:
                 line["epoch"] = cursor.pool // course.pools + 1
@@ -153,19 +153,24 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
 
 
 def _step(
-    course: Course, optimizer: torch.optim.Optimizer, rows: list[Row], settings: SftSettings, step: int
+    course: Course,
+    gradients: Accumulator,
+    optimizer: torch.optim.Optimizer,
+    rows: list[Row],
+    settings: SftSettings,
+    step: int,
 ) -> dict[str, float]:
     """Take one optimizer step. Returns its metrics. UserError before it if loss or gradient is not finite."""
     started = time.perf_counter()
     torch.manual_seed((settings.seed * 1_000_003 + step) % 2**63)  # a resumed run has the same dropout
     tokens = sum(sum(row.trained[1:]) for row in rows)
-    parts = in_one_go(rows, settings.batch_tokens, course.padding)
-    loss = 0.0
-    for part in parts:
-        ids, trained = (tensor.to(course.model.device) for tensor in collate(part, course.pad_id))
-        share = cross_entropy_sum(course.model, ids, trained) / tokens
-        share.backward()
-        loss += share.item()
+    parts = list(packs(rows, most_tokens(course.model, settings.pack_tokens)))
+
+    def share(model: Trainable, pack: Pack[Row]) -> tuple[Tensor, float]:
+        value = cross_entropy_sum(model, pack) / tokens
+        return value, value.item()
+
+    loss = sum(gradients.add(parts, share))
     parameters = _trained(course.model)
     norm = gradient_norm(parameters, settings.clip)
     if not math.isfinite(loss):
@@ -174,7 +179,7 @@ def _step(
         group["lr"] = settings.rate(step)
     optimizer.step()
     optimizer.zero_grad()
-    computed = sum(len(part) * max(map(len, part)) for part in parts)
+    computed = sum(len(pack.ids) for pack in parts)
     seconds = time.perf_counter() - started
     return {
         "step": step + 1,
@@ -182,7 +187,7 @@ def _step(
         "learning_rate": settings.rate(step),
         "gradient_norm": norm,
         "trained_tokens": tokens,
-        "padding": 1 - sum(map(len, rows)) / computed,
+        "computed_tokens": computed,
         "seconds": seconds,
     }
 

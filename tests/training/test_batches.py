@@ -1,13 +1,12 @@
-"""Padding stays under a twentieth, whatever the rows are."""
+"""Batches of rows."""
 
 import random
 from itertools import islice
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink.training.batches import PADDING, POOL, Cursor, batches, collate, in_one_go
+from orgthink.training.batches import POOL, Cursor, batches
 from orgthink.training.rows import Row
 
 
@@ -18,18 +17,18 @@ def rows(seed, pool):
         yield Row((1,) * length, (True,) * length)
 
 
-def padding(parts):
-    computed = sum(collate(part, 0)[0].numel() for part in parts)
-    return 1 - sum(len(row) for part in parts for row in part) / computed
+@given(st.integers(400, 5000), st.integers(0, 3))
+def test_batches_are_bounded_and_have_every_row_once(tokens, seed):
+    def few(seed, pool):
+        return islice(rows(seed, pool), 60)
 
-
-@given(st.lists(st.integers(1, 500), min_size=1, max_size=80))
-def test_what_is_computed_in_one_go_is_bounded(lengths):
-    batch = [Row((i,) * length, (True,) * length) for i, length in enumerate(lengths)]
-    parts = in_one_go(batch, 600)
-    assert sorted(row.token_ids for part in parts for row in part) == sorted(row.token_ids for row in batch)
-    assert all(collate(part, 0)[0].numel() <= 600 for part in parts)
-    assert all(padding([part]) <= PADDING + 1e-9 for part in parts)
+    found, cursor = [], Cursor()
+    for batch, after in batches(few, seed, tokens, cursor):
+        if after.pool > 0:
+            break
+        assert sum(map(len, batch)) <= tokens
+        found += batch
+    assert sorted(map(len, found)) == sorted(map(len, few(seed, 0)))
 
 
 def test_batches_of_rows_are_even_and_mixed():
@@ -38,12 +37,3 @@ def test_batches_of_rows_are_even_and_mixed():
     assert all(min(map(len, batch)) < 40 and max(map(len, batch)) > 200 for batch, _ in found)
     again = batches(rows, 0, 5000, found[4][1], size=100)
     assert [next(again) for _ in range(12)] == found[5:17]
-
-
-@pytest.mark.parametrize("size", [None, 128])
-def test_rows_are_padded_little(size):
-    found = [batch for batch, _ in islice(batches(rows, 0, 5000, Cursor(), size), 40 if size is None else 10)]
-    parts = [part for batch in found for part in in_one_go(batch, 5000)]
-    assert padding(parts) < 0.05
-    if size is None:
-        assert len(parts) < 1.5 * len(found)  # most batches are computed in one go

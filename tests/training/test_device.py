@@ -92,7 +92,7 @@ def test_a_step_of_reinforcement_learning(device: str, folder: Path):
 
 def test_a_step_of_supervised_training(device: str, folder: Path):
     def trained(place: str) -> dict[str, float]:
-        course = Course(open_trainable(folder, device=place), lambda *_: iter(()), lambda _: None, pad_id=1)
+        course = Course(open_trainable(folder, device=place), lambda *_: iter(()), lambda _: None)
         settings = SftSettings(steps=1, batch_tokens=1000)
         return _step(course, _optimizer(course.model, settings), list(rows()), settings, 0)
 

@@ -15,8 +15,9 @@ from orgthink.models.config import DecoderConfig
 from orgthink.models.decoder import Decoder
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint, sft
-from orgthink.training.batches import batches, collate
-from orgthink.training.gradients import cross_entropy_sum
+from orgthink.training.batches import batches
+from orgthink.training.gradients import Accumulator, cross_entropy_sum
+from orgthink.training.packing import packs
 from orgthink.training.rows import Row
 from orgthink.training.sft import Course, SftSettings, train
 from orgthink.util.errors import UserError
@@ -41,7 +42,7 @@ def course():
     def write_folder(folder):
         CONFIG.save(folder, eos_token_id=0, pad_token_id=0)
 
-    return Course(model, rows, write_folder, pad_id=0)
+    return Course(model, rows, write_folder)
 
 
 def folder(path):
@@ -76,8 +77,8 @@ def test_a_gradient_that_is_no_number_ends_the_run_and_spares_its_checkpoints(tm
     """A step with it would make all weights NaN, and the next checkpoints would replace the good ones."""
     done = []
 
-    def spoilt(model, ids, trained):
-        return cross_entropy_sum(model, ids, trained) * (value if len(done) == 6 else 1)
+    def spoilt(model, pack):
+        return cross_entropy_sum(model, pack) * (value if len(done) == 6 else 1)
 
     monkeypatch.setattr(sft, "cross_entropy_sum", spoilt)
     with pytest.raises(UserError, match=r"the gradient norm is .*: lower the learning rate"):
@@ -202,8 +203,32 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
 @pytest.mark.numerical
 def test_only_trained_tokens_count():
     model = course().model
-    row = Row((1, 2, 3, 4), (False, True, False, True))
-    ids, trained = collate([row], 0)
-    logprobs = model(ids)[0].log_softmax(-1)
+    (pack,) = packs([Row((1, 2, 3, 4), (False, True, False, True))], 100)
+    logprobs = model(torch.tensor([[1, 2, 3, 4]]))[0].log_softmax(-1)
     expected = -(logprobs[0, 2] + logprobs[2, 4])
-    assert torch.allclose(cross_entropy_sum(model, ids, trained), expected)
+    assert torch.allclose(cross_entropy_sum(model, pack), expected)
+
+
+@pytest.mark.numerical
+def test_gradients_of_several_cores_are_those_of_one():
+    parts = list(packs(list(islice(rows(0, 0), 40)), 12))
+    assert len(parts) > 4
+
+    def gradients(threads):
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            model = course().model
+            sums = Accumulator(model)
+            for _ in range(2):  # the second pass adds to the first
+                found = sums.add(parts, lambda model, pack: (cross_entropy_sum(model, pack), pack))
+            assert all(one is other for one, other in zip(found, parts, strict=True))
+            assert torch.get_num_threads() == threads
+            return [weight.grad for weight in model.parameters()]
+        finally:
+            torch.set_num_threads(before)
+
+    one, three, again = gradients(1), gradients(3), gradients(3)
+    for alone, together, repeated in zip(one, three, again, strict=True):
+        torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-6)
+        assert torch.equal(together, repeated)

@@ -165,9 +165,7 @@ def row_course(
 ) -> Course:
     """Train the causal model of a Hugging Face folder on `rows`, each once per epoch, in full or with LoRA."""
     model = open_trainable(model_folder, lora, dtype, device, seed)
-    return Course(
-        model, partial(epoch_part, rows), ModelFiles(model_folder).write, pad_id=0, pools=ceil(len(rows) / POOL)
-    )
+    return Course(model, partial(epoch_part, rows), ModelFiles(model_folder).write, pools=ceil(len(rows) / POOL))
 
 
 def rows_of(pairs: list[Pair], tokenizer: Tokenizer, end: int) -> list[Row]:

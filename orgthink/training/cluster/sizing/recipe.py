@@ -62,7 +62,11 @@ def setups(job: Job | None, config: Mapping[str, Any]) -> dict[str, Setup]:
     if job is None:
         return {"embedded": embedded, "verl": Setup()}
     if not isinstance(job, Reinforced):
-        return {"embedded": replace(embedded, pack=job.settings.batch_tokens, share=0.0)}
+        return {
+            "embedded": replace(
+                embedded, pack=max(job.settings.pack_tokens, getattr(job, "longest", None) or 0), share=0.0
+            )
+        }
     loss, share = job.settings.loss, job.sampler_settings.get("gpu_memory_utilization")
     frozen, reference = int(loss.kl > 0) + int(loss.old != "sampler"), width if loss.kl > 0 else 0
     verl = Setup(

@@ -51,9 +51,7 @@ class Base:
             weights = Decoder.load(start_folder(self.model, folder))
         model.write_folder(place)
         rows = partial(_rows, Tokenizer(place), lessons.MIXTURES[self.mixture])
-        course = Course(
-            weights.to(device), rows, model.write_folder, model.PAD, padding=0.05 if device == "cpu" else 0.5
-        )
+        course = Course(weights.to(device), rows, model.write_folder)
         return train(course, self.settings, folder, report)
 
 
