@@ -54,7 +54,7 @@ $(UV): requirements/build.lock
 	.venv-uv/bin/pip install --quiet --require-hashes -r requirements/build.lock
 	touch $@
 
-$(VENV)/.ready: pyproject.toml packages/pocket/pyproject.toml requirements/dev.lock requirements/torch.txt | $(UV)
+$(VENV)/.ready: pyproject.toml packages/arena/pyproject.toml packages/pocket/pyproject.toml requirements/dev.lock requirements/torch.txt | $(UV)
 	$(call locked,$(VENV),dev)
 	$(call torch,$(VENV))
 	$(call ours,$(VENV),-e . -e ./packages/arena -e ./packages/pocket)
