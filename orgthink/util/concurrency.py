@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from orgthink.util.terminal import error_text
 
@@ -77,14 +77,6 @@ _tell: ContextVar[Callable[[float], None] | None] = ContextVar("tell", default=N
 def tell_waits(record: Callable[[float], None]) -> None:
     """Report the seconds that this task and its children wait for a place."""
     _tell.set(record)
-
-
-class Acquirable(Protocol):
-    """Places of a client, such as a semaphore."""
-
-    async def acquire(self) -> object: ...
-
-    def release(self) -> None: ...
 
 
 SLOWNESS = 64
@@ -184,7 +176,7 @@ async def pause(seconds: float) -> None:
 
 
 @asynccontextmanager
-async def place(places: Acquirable) -> AsyncIterator[None]:
+async def place(places: asyncio.Semaphore | AdaptivePlaces) -> AsyncIterator[None]:
     """One of the places of a client."""
     with _timed():
         await places.acquire()

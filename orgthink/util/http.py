@@ -10,7 +10,7 @@ import re
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -133,17 +133,12 @@ def server_url(text: str) -> httpx2.URL:
     ValueError, without the URL, which may hold a secret, unless it is http(s)://HOST…
     """
     text = expand(text)
-    if any(map(str.isspace, text)):
-        raise ValueError("write a URL without spaces; %20 stands for one within it")
-    try:
+    with suppress(httpx2.InvalidURL, ValueError):
         url = httpx2.URL(text)
-    except (httpx2.InvalidURL, ValueError) as error:
-        raise ValueError("write a URL as http://HOST:PORT") from error
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ValueError("write a URL with http:// or https://, such as http://HOST:PORT")
-    if url.port is not None and not 0 <= url.port < 1 << 16:
-        raise ValueError("a port is a number from 1 to 65535")
-    return url
+        known = url.scheme in ("http", "https") and url.host and 0 <= (url.port or 0) < 1 << 16
+        if known and not any(map(str.isspace, text)):
+            return url
+    raise ValueError("write a URL as http://HOST:PORT or https://HOST; %20 stands for a space within it")
 
 
 @dataclass(frozen=True, slots=True)

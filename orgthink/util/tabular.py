@@ -54,7 +54,7 @@ def _parsed(file: Path, parse: Callable[[bytes], Any]) -> Any:
 
 
 def parquet_bytes(rows: Sequence[Mapping[str, Any]], file: Path) -> bytes:
-    """The bytes of a parquet table for `file`. UserError with the file without pyarrow, or if a value does not fit."""
+    """The bytes of a parquet table for `file`. UserError with the file if pyarrow is missing or a value has no type."""
     arrow, parquet = _pyarrow(file)
     content = io.BytesIO()
     try:
