@@ -8,14 +8,11 @@ from typing import Any, TypeVar
 
 from orgthink.tools.per_loop import PerLoop
 from orgthink.util.errors import ToolError, UserError
-from orgthink.util.http import HttpClient, RetryPolicy, TooLarge, server_url
+from orgthink.util.http import HttpClient, RetryPolicy, server_url
 from orgthink.util.redaction import redact_foreign
 from orgthink.util.terminal import excerpt
 
 T = TypeVar("T")
-
-_LARGEST = 2**23
-"""Bytes of an answer: to read more would hold the loop for long."""
 
 
 class JsonServer:
@@ -38,10 +35,7 @@ class JsonServer:
         ToolError if the server fails, or sends something else. TimeoutError after `seconds` of an attempt.
         """
         client = await self._clients.get()
-        try:
-            reply = await client.request("POST", self._path, body, seconds=seconds, most_bytes=_LARGEST)
-        except TooLarge as error:
-            raise ToolError(f"{client.name} sent {error}") from error
+        reply = await client.request("POST", self._path, body, seconds=seconds)
         if reply.status != 200:
             raise client.refused(reply)
         try:

@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LARGEST_BODY = 64 * 2**20
-"""Most bytes of a response, unless the caller sets another limit. A stream is read event by event."""
+LARGEST_BODY = 2**23
+"""Most bytes of a response: to read more would hold the loop for long. A stream is read event by event."""
 
 LARGEST_COMPLAINT = 2**13
 """Bytes that are read of a response with a status other than 200."""
@@ -94,23 +94,6 @@ def without_secrets(record: logging.LogRecord) -> bool:
     if isinstance(record.args, tuple):
         record.args = tuple(_LOGIN_OR_QUERY.sub("", str(a)) if isinstance(a, httpx2.URL) else a for a in record.args)
     return True
-
-
-class TooLarge(Exception):
-    """A response is larger than the caller allows."""
-
-
-async def read(response: httpx2.Response, most_bytes: int = LARGEST_BODY) -> HttpResponse:
-    """Read the complete response, or the beginning of one whose status is not 200. Raises TooLarge."""
-    body = bytearray()
-    async for part in response.aiter_bytes():
-        body += part
-        if response.status_code != 200 and len(body) > LARGEST_COMPLAINT:
-            break
-        if len(body) > most_bytes:
-            raise TooLarge(f"an answer of more than {most_bytes} bytes")
-    headers, status = response.headers, response.status_code
-    return HttpResponse(status, bytes(body), retry_after(headers.get("retry-after")), headers.get("location"))
 
 
 def retry_after(header: str | None) -> float | None:
@@ -257,6 +240,18 @@ class HttpClient:
             yield event.data
         raise self._failure(f"{self.name} sent more than {most} events in one answer")
 
+    async def read(self, response: httpx2.Response) -> HttpResponse:
+        """Read the complete response, or the beginning of one whose status is not 200. Raises the `failure`."""
+        body, status = bytearray(), response.status_code
+        async for part in response.aiter_bytes():
+            body += part
+            if status != 200 and len(body) > LARGEST_COMPLAINT:
+                break
+            if len(body) > LARGEST_BODY:
+                raise self._failure(f"{self.name} sent an answer of more than {LARGEST_BODY} bytes")
+        headers = response.headers
+        return HttpResponse(status, bytes(body), retry_after(headers.get("retry-after")), headers.get("location"))
+
     async def wait(self, step: Awaitable[T]) -> T:
         """The result of a step of a request, within the silence of the policy. Raises the `failure`."""
         try:
@@ -272,19 +267,18 @@ class HttpClient:
         body: Any = None,
         *,
         seconds: float | None = None,
-        most_bytes: int = LARGEST_BODY,
         reconnect: bool = True,
     ) -> HttpResponse:
         """The response to a request, which is repeated while the server is busy. Its status may be any other.
 
-        An attempt takes at most `seconds`, then TimeoutError. TooLarge for a response over `most_bytes`. Without
-        `reconnect` a failed connection is not tried again. Raises the `failure` of this client.
+        An attempt takes at most `seconds`, then TimeoutError. Without `reconnect` a failed connection is not tried
+        again. Raises the `failure` of this client.
         """
         limit = self._retry_policy.silence if seconds is None else seconds
 
         async def once() -> HttpResponse:
             async with place(self._places), asyncio.timeout(limit), self._send(method, path, body) as response:
-                reply = await read(response, most_bytes)
+                reply = await self.read(response)
             if reply.busy:
                 raise self.refused(reply)
             return reply

@@ -26,7 +26,7 @@ from orgthink.engines.engine import (
 )
 from orgthink.record.episode import Message, Origin, Sampling, Span
 from orgthink.util.errors import RequestRefused
-from orgthink.util.http import HttpClient, HttpResponse, RetryPolicy, TooLarge, read, server_url
+from orgthink.util.http import HttpClient, HttpResponse, RetryPolicy, server_url
 from orgthink.util.terminal import excerpt
 
 if TYPE_CHECKING:
@@ -39,9 +39,6 @@ FEWEST_TOKENS = 16
 
 MOST_OFFERED = 20
 """Most models of a server that a message names."""
-
-LARGEST_REPLY = 2**22
-"""Bytes of a list of models, or of an answer without streaming."""
 
 EVENTS_PER_TOKEN, IDLE_EVENTS = 17, 1000
 """Most events of an answer: so many for each token, and others."""
@@ -183,7 +180,7 @@ class EndpointEngine(Engine):
 
     async def _choose(self, model: str | None) -> str:
         """The model to use, checked against the server's list. Some servers have no list, or refuse it to this key."""
-        reply = await self._request("GET", "models")
+        reply = await self._server.request("GET", "models", reconnect=False)
         if reply.status == 200:
             self.models = response.models(reply.text)
         elif reply.status == 401 or 300 <= reply.status < 400 or (model is None and reply.status not in (404, 405)):
@@ -236,16 +233,9 @@ class EndpointEngine(Engine):
         """A request without streaming, repeated without the fields that the server refuses."""
         while True:
             sent = self._fields.fit(body)
-            reply = await self._request("POST", self.mode.path, sent)
+            reply = await self._server.request("POST", self.mode.path, sent, reconnect=False)
             if not self._fields.learn(reply, sent):
                 return reply
-
-    async def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> HttpResponse:
-        """A request without streaming, with a short answer."""
-        try:
-            return await self._server.request(method, path, body, most_bytes=LARGEST_REPLY, reconnect=False)
-        except TooLarge as error:
-            raise EngineError(f"{self.url} sent {error}") from error
 
     async def _answer(self, body: dict[str, Any]) -> AsyncGenerator[response.StreamEvent]:
         """Events of a response. Before the first event a failed request is repeated where that may help."""
@@ -279,7 +269,7 @@ class EndpointEngine(Engine):
                         raise self._server.refused(failed)
                     stack.push_async_exit(trial.pop_all())
                     return first, events
-                reply = await self._server.wait(read(begun))
+                reply = await self._server.wait(self._server.read(begun))
             if not self._fields.learn(reply, sent, NEEDED.get(self.mode, ())):
                 raise self._server.refused(reply)
 
