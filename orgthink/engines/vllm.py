@@ -103,7 +103,7 @@ class VllmEngine(TokenEngine):
             yield Chunk((), (), (), FinishReason.LENGTH, self._decoder.version)
             return
         number, pieces = f"{next(self._numbers)}", self._tokenizer.pieces(context)
-        request = _Request(number, context.token_ids, context.begun, sampling, pieces)
+        request = _Request(number, context.token_ids, context.begun, sampling, pieces, StopFinder(sampling.stop))
         ended = False
         try:
             await self._decoder.call(lambda: self._decoder.add(request))
@@ -260,14 +260,12 @@ class _Request:
     sampling: Sampling
     pieces: PieceStream
     """Decodes what is sampled."""
+    stops: StopFinder
+    """Finds the stop texts in it."""
     stream: Stream = field(default_factory=Stream)
     """Its consumer."""
     counted: bool = False
     """Whether the counters include its prompt."""
-    stops: StopFinder = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.stops = StopFinder(self.sampling.stop)
 
     def chunk(self, output: Any, version: str) -> Chunk | EngineError:
         """The new tokens of a vLLM output, up to the one that completes a stop text."""

@@ -30,7 +30,7 @@ from orgthink.measure.latency import critical_path, critical_stretches
 from orgthink.record.episode import Episode, Origin, Span, Status, StopReason, Trace
 from orgthink.util.redaction import redact
 from orgthink.util.version import __version__
-from orgthink.view.layout import Range, Wait, layout
+from orgthink.view.layout import Range, by_agent, layout
 
 LATEST = (1 << 63) - 1
 """Largest number of nanoseconds that every reader can hold."""
@@ -85,9 +85,7 @@ class _Tree:
         self._trace = self._id("trace", bits=128)
         self._keys = {fork.child: fork.key for trace in episode.traces for fork in trace.forks}
         picture = layout(episode)
-        self._waits: defaultdict[str, list[Wait]] = defaultdict(list)
-        for wait in picture.waits:
-            self._waits[wait.agent].append(wait)
+        self._waits = by_agent(picture.waits)
         self._chats: defaultdict[str, dict[int, Range]] = defaultdict(dict)
         for bar in picture.bars:
             chats = self._chats[bar.agent]

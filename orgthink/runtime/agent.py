@@ -42,14 +42,6 @@ _STATUS = {
 """Status of agents that were stopped; the status of the others follows from what they returned."""
 
 
-def result_of(returned: Result | str | None, stop: StopReason) -> Result:
-    """The result of work that returned a text, or `None` for nothing. Work with its own status returns a Result."""
-    if isinstance(returned, Result):
-        return returned
-    status = _STATUS.get(stop, Status.NO_RETURN if returned is None else Status.OK)
-    return Result(returned or "", status)
-
-
 Work = Callable[["Agent"], Awaitable[Result | str | None]]
 """What a forked agent does. It returns a text, or `None` for nothing; its status follows from why the agent stopped.
 
@@ -122,7 +114,8 @@ class Agent(Decoder):
         if self.result is None:
             self._keep()  # its request may still be aborting
             self.stop = self.stop or stop if stop is StopReason.DONE else stop
-            result = result_of(returned, self.stop)
+            status = _STATUS.get(self.stop, Status.NO_RETURN if returned is None else Status.OK)
+            result = returned if isinstance(returned, Result) else Result(returned or "", status)
             if result.error is not None:
                 self.error, self.error_kind = result.error, result.error_kind or ErrorKind.TOOL
             self.result = replace(result, source=self.id, error=self.error, error_kind=self.error_kind)

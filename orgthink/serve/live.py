@@ -14,10 +14,9 @@ from orgthink.record.episode import Episode, Problem
 from orgthink.record.folder import Journal
 from orgthink.runtime.agent import Agent, Watcher
 from orgthink.util.terminal import excerpt
+from orgthink.view.growing import RECENT
 from orgthink.view.pack import listed, opened
 
-RECENT = 200
-"""Episodes that have ended and are still listed. All are in the run folder."""
 RUNNING = "running"
 """Stop reason of an episode or agent that has not ended."""
 QUESTION = 120

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 from orgthink.tools.per_loop import PerLoop
@@ -27,7 +28,8 @@ class JsonServer:
             raise UserError(f"this is not a URL of a {what}: {error}") from error
         self._url = base.copy_with(path=base.path.rstrip("/").removesuffix(f"/{path}"))
         self._path = path
-        self._clients = PerLoop(lambda: HttpClient(self._url, failure=ToolError, what=what, retry_policy=retry_policy))
+        how: dict[str, Any] = {"failure": ToolError, "what": what, "retry_policy": retry_policy}
+        self._clients = PerLoop(lambda: aclosing(HttpClient(self._url, **how)))
 
     async def ask(self, body: Any, read: Callable[[Any], T], seconds: float | None = None) -> T:
         """What `read` makes of the answer. The request is repeated while the server is busy or away.

@@ -16,7 +16,7 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from itertools import count
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import httpx2
 
@@ -65,11 +65,6 @@ class HttpResponse(NamedTuple):
         """Whether the same request may succeed soon."""
         failed = self.status in (408, 429) or (self.status >= 500 and self.status not in (501, 505))
         return failed and not self.without_quota
-
-    @property
-    def overloaded(self) -> bool:
-        """Whether the status asks for fewer requests at once."""
-        return self.status in (429, 503) and self.busy
 
     @property
     def without_quota(self) -> bool:
@@ -156,10 +151,10 @@ class RetryPolicy:
 class Refused(Exception):
     """A failed attempt that may be repeated."""
 
-    def __init__(self, failure: Failure, retry_after: float | None, *, overloaded: bool = False) -> None:
-        """`failure` is raised if there is no next attempt; `overloaded` servers get fewer requests at once."""
+    def __init__(self, failure: Failure, retry_after: float | None) -> None:
+        """`failure` is raised if there is no next attempt."""
         super().__init__(str(failure))
-        self.failure, self.retry_after, self.overloaded = failure, retry_after, overloaded
+        self.failure, self.retry_after = failure, retry_after
 
 
 class HttpClient:
@@ -207,12 +202,6 @@ class HttpClient:
             )
         except (ValueError, ImportError, httpx2.InvalidURL) as error:  # of a proxy
             raise UserError(f"a proxy cannot be used (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY): {reason(error)}") from error
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """Close the connections; running requests fail."""
@@ -309,11 +298,11 @@ class HttpClient:
     async def persist(self, attempt: Callable[[], Awaitable[T]], *, reconnect: bool = True) -> T:
         """The result of an attempt, repeated after Refused and, with `reconnect`, after an httpx2.RequestError."""
         for number in count(1):
-            retry_after, overloaded = None, False
+            retry_after = None
             try:
                 return await attempt()
             except Refused as refused:
-                failure, retry_after, overloaded = refused.failure, refused.retry_after, refused.overloaded
+                failure, retry_after = refused.failure, refused.retry_after
             except httpx2.RequestError as error:
                 failure = self.broken(error)
                 if not reconnect:
@@ -323,15 +312,14 @@ class HttpClient:
                 raise failure
             self.retries += 1
             log.log(logging.WARNING if self.retries == 1 else logging.INFO, "%s; trying again", failure)
-            if overloaded:
-                self._places.pause(delay)
+            self._places.pause(delay)
             await pause(delay)
         raise AssertionError
 
     def refused(self, reply: HttpResponse) -> Failure | Refused:
         """The exception for a response with a status other than 200."""
         failure = self._refusal(reply)
-        return Refused(failure, reply.retry_after, overloaded=reply.overloaded) if reply.busy else failure
+        return Refused(failure, reply.retry_after) if reply.busy else failure
 
     def answered(self, reply: HttpResponse) -> str:
         """The message for a status other than 200."""

@@ -8,7 +8,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 from orgthink.measure.orchestration import cost
@@ -32,15 +32,6 @@ _REMEMBERED = 64
 """Bytes before the next line by which a file is recognized."""
 
 
-class Line(NamedTuple):
-    """A whole line of a file."""
-
-    place: int
-    """Where it begins, in bytes."""
-    raw: bytes
-    """Its text, with its end."""
-
-
 class Appended:
     """The whole lines that are added to a file."""
 
@@ -48,19 +39,22 @@ class Appended:
         self._path = path
         self._at, self._before = 0, b""
 
-    def read(self, most: int) -> list[Line] | None:
-        """New lines, at most `most`; `None` if the file was cut, as a resumed run does."""
+    def read(self, most: int) -> list[tuple[int, bytes]] | None:
+        """New lines, at most `most`, each after the byte at which it begins.
+
+        `None` if the file was cut, as a resumed run does.
+        """
         try:
             stream = open_to_read(self._path)
         except FileNotFoundError:
             return None if self._at else []
-        lines = list[Line]()
+        lines = list[tuple[int, bytes]]()
         with stream:
             stream.seek(self._at - len(self._before))
             if stream.read(len(self._before)) != self._before:
                 return None
             while len(lines) < most and (raw := stream.readline(LONGEST_LINE)).endswith(b"\n"):
-                lines.append(Line(self._at, raw))
+                lines.append((self._at, raw))
                 self._at += len(raw)
                 self._before = raw[-_REMEMBERED:]
         return lines
@@ -94,9 +88,9 @@ class Growing:
             self._begin()
             return self.look()
         for line in episodes:
-            self._take_episode(line)
+            self._take_episode(*line)
         for line in metrics:
-            self._take_step(line)
+            self._take_step(*line)
         found = {
             "server": self._source,
             "number": self._lines,
@@ -119,17 +113,17 @@ class Growing:
                 return None
         return opened(episode, name, episode.problem.id)
 
-    def _take_episode(self, line: Line) -> None:
+    def _take_episode(self, place: int, raw: bytes) -> None:
         self._lines += 1
         try:
-            episode = load(line.raw)
+            episode = load(raw)
         except ValueError as error:
-            self._trouble = f"episodes.jsonl, byte {line.place}: not an episode: {excerpt(str(error), 120)}"
+            self._trouble = f"episodes.jsonl, byte {place}: not an episode: {excerpt(str(error), 120)}"
             return
         row = listed(episode, str(self._lines), episode.problem.id)
         if episode.step is not None:
             row["organization"] = f"step {episode.step}"
-        self._recent.append((self._lines, line.place, row))
+        self._recent.append((self._lines, place, row))
         self._count(episode, episode.organization)
 
     def _count(self, episode: Episode, name: str) -> None:
@@ -141,16 +135,16 @@ class Growing:
         self._cost += spent or 0
         self._counts["priced"] += spent is not None
 
-    def _take_step(self, line: Line) -> None:
+    def _take_step(self, place: int, raw: bytes) -> None:
         self._lines += 1
         try:
-            numbers = json.loads(line.raw)
+            numbers = json.loads(raw)
         except (ValueError, RecursionError):
             numbers = None
         if isinstance(numbers, dict):
             self._metrics.append(dict(_numbers(numbers)))
         else:
-            self._trouble = f"metrics.jsonl, byte {line.place}: not a JSON object"
+            self._trouble = f"metrics.jsonl, byte {place}: not a JSON object"
 
     def _totals(self) -> dict[str, Any]:
         done = len(self._metrics) if self._trained else self._counts["episodes"]

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from typing import TypeVar
 
 from orgthink.measure.latency import Recurrence, Stretch, agent_starts, critical_stretches, recurrences, timeline
 from orgthink.record.episode import EdgeKind, Episode, Origin, Trace
@@ -91,6 +92,17 @@ class Layout:
     """Arrows agent by agent: forks, then joins."""
     critical: tuple[Bar, ...]
     """Bars of the critical path, from the first decoding step to the last."""
+
+
+P = TypeVar("P", Bar, Wait)
+
+
+def by_agent(parts: Iterable[P]) -> defaultdict[str, list[P]]:
+    """The parts of each agent."""
+    found: defaultdict[str, list[P]] = defaultdict(list)
+    for part in parts:
+        found[part.agent].append(part)
+    return found
 
 
 def layout(episode: Episode) -> Layout:

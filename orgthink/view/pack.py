@@ -9,13 +9,13 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from orgthink.measure.columns import Better, Column, columns
 from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode, FormatError, FormatFault, Origin, Trace
-from orgthink.view.layout import Bar, Decoding, Layout, Life, Range, Wait, layout
+from orgthink.view.layout import Bar, Decoding, Layout, Life, Range, Wait, by_agent, layout
 
 Interval = tuple[float | None, float | None, float | None]
 """Mean, low and high."""
@@ -81,7 +81,7 @@ def _episode(episode: Episode, texts: Texts) -> dict[str, Any]:
     number = {trace.agent: i for i, trace in enumerate(episode.traces)}
     hot = _on_path(episode, picture)
     grade = episode.grade
-    bars, waits = _by_agent(picture.bars), _by_agent(picture.waits)
+    bars, waits = by_agent(picture.bars), by_agent(picture.waits)
     places = _Places(episode, bars, number)
     return {
         "id": episode.id,
@@ -109,16 +109,6 @@ def _episode(episode: Episode, texts: Texts) -> dict[str, Any]:
         "critical": [[number[bar.agent], *_ranges(bar.steps, bar.seconds)] for bar in picture.critical],
         "faults": [places.fault(fault) for fault in episode.format_faults],
     }
-
-
-P = TypeVar("P", Bar, Wait)
-
-
-def _by_agent(parts: Iterable[P]) -> defaultdict[str, list[P]]:
-    found: defaultdict[str, list[P]] = defaultdict(list)
-    for part in parts:
-        found[part.agent].append(part)
-    return found
 
 
 def _agent(
