@@ -581,10 +581,19 @@ def test_view_writes_a_page(run: Path):
     assert "64 tokens an agent" in page
 
 
-def test_measure_names_what_measures_other_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    (tmp_path / "text.json").write_text("{}")
-    assert main(["measure", str(tmp_path / "text.json")]) == 2
-    assert "measure_text of orgthink.measure.text" in complaint(capsys)
+def test_measure_reads_text_that_did_not_come_from_us(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = {
+        "capacity": 2,
+        "organizer": "a <FORK-1> q </FORK-1> b <JOIN-1> r </JOIN-1> <ANSWER> x </ANSWER>",
+        "workers": {"1": ["w w w <RETURN> r </RETURN>"]},
+    }
+    (tmp_path / "text.json").write_text(json.dumps(text))
+    assert main(["measure", str(tmp_path / "text.json"), "--json"]) == 0
+    measures = json.loads(capsys.readouterr().out)
+    assert measures["critical_path_steps"] == 4 + 6 + 3
+    assert measures["format_errors"] == []
+    assert main(["measure", str(tmp_path / "text.json")]) == 0
+    assert "critical_path_steps  13" in capsys.readouterr().out
 
 
 def _foreign(run: Path) -> None:
@@ -657,8 +666,8 @@ def _train(run: Path) -> None:
         ("eval --n many", "invalid literal for int() with base 10: 'many'"),
         ("evaluate", "unknown command 'evaluate': did you mean eval?"),
         ("simulate", "the simulation of clusters was removed"),
-        ("measure nowhere", "no run folder at nowhere"),
-        ("measure run/episodes.jsonl", "run/episodes.jsonl is no run folder"),
+        ("measure nowhere.json", "nowhere.json: No such file"),
+        ("measure run/episodes.jsonl", "run/episodes.jsonl: "),
         ("view nowhere", "no run folder at nowhere"),
         ("view models", "models is not a run folder"),
         ("view run --episode 7", "unknown episode"),
