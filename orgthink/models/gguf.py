@@ -215,6 +215,6 @@ def _write_tokenizer(file: Path, place: Path, folder: Path, config: PreTrainedCo
     """Write tokenizer and chat template by transformers' own conversion, without the files next to the GGUF file."""
     (place / "model.gguf").symlink_to(file.absolute())
     tokenizer: Any = AutoTokenizer.from_pretrained(place, gguf_file="model.gguf")
-    if len(tokenizer) > config.vocab_size:
-        raise ValueError(f"it has {len(tokenizer)} tokens, but {config.vocab_size} embeddings")
+    if tokenizer.vocab_size > config.vocab_size:  # without tokens that transformers adds to Gemma's
+        raise ValueError(f"it has {tokenizer.vocab_size} tokens, but {config.vocab_size} embeddings")
     tokenizer.save_pretrained(folder)

@@ -173,7 +173,15 @@ def _wheel(package: Package, place: Path) -> Path:
         pip = [uv, "tool", "run", "pip"]
     else:
         raise UserError("a download from PyPI needs pip or uv: python -m ensurepip")
-    how = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--dest", str(place)]
+    how = [
+        "--quiet",
+        "--disable-pip-version-check",
+        "--retries=2",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--dest",
+        str(place),
+    ]
     done = subprocess.run([*pip, "download", *how, package.name], capture_output=True, text=True)
     if done.returncode or not (wheels := list(place.glob("*.whl"))):
         last = excerpt((done.stderr.strip().splitlines() or ["no wheel"])[-1])

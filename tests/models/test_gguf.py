@@ -70,7 +70,7 @@ def test_weights_are_exactly_the_dequantized_ones(tmp_path: Path, kind: Kind):
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen2", "gemma3"])  # it does not read the heads' width of Qwen3
 def test_logits_are_those_of_transformers_own_reader(tmp_path: Path, architecture: str):
-    file = write_gguf(tmp_path / "it.gguf", architecture, random_model(architecture), Kind.Q8_0)
+    file = write_gguf(tmp_path / "it.gguf", architecture, random_model(architecture, spare=0), Kind.Q8_0)
     convert_gguf(file, tmp_path / "model")
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file="it.gguf", dtype=torch.float32)
     if architecture == "gemma3":
@@ -160,6 +160,8 @@ def test_other_models_are_one_line(tmp_path: Path):
     assert "'mamba' is not converted: only llama, qwen2, qwen3, gemma3" in damaged(file, tmp_path / "model")
     file = write_gguf(tmp_path / "yarn.gguf", "llama", model, **{"rope.scaling.type": "yarn"})
     assert "rotary positions (yarn) are not converted" in damaged(file, tmp_path / "model")
+    file = write_gguf(tmp_path / "few.gguf", "llama", random_model("llama", spare=-1))
+    assert "tokens, but" in damaged(file, tmp_path / "model")
     biased = random_model("llama", attention_bias=True)
     file = write_gguf(tmp_path / "biased.gguf", "llama", biased)
     assert "unknown tensor, 'blk.0.attn_" in damaged(file, tmp_path / "model")

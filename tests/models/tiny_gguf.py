@@ -25,12 +25,12 @@ def tokens(architecture: str) -> list[str]:
     return [*MARKS, *bytes_to_unicode().values(), "he", "ll", "hell"]
 
 
-def random_model(architecture: str, *, tied: bool = True, **more: Any) -> Any:
-    """A model of transformers with random weights, biases and norms."""
+def random_model(architecture: str, *, tied: bool = True, spare: int = 5, **more: Any) -> Any:
+    """A model of transformers with random weights, biases and norms, and `spare` embeddings without a token."""
     torch.manual_seed(0)
     config = AutoConfig.for_model(
         KINDS[architecture],
-        vocab_size=len(tokens(architecture)) + 5,
+        vocab_size=len(tokens(architecture)) + spare,
         hidden_size=WIDTH,
         intermediate_size=INNER,
         num_hidden_layers=LAYERS,
