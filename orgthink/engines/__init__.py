@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from orgthink.engines.engine import Engine, EngineUnavailable
+from orgthink.models.adapters import base_of, is_adapter, merged
 from orgthink.models.hub import cached, fetched, is_gguf, is_hub_id, resolve, source_of
 from orgthink.util.errors import UserError, pick, require_at_least, required, user_input
 from orgthink.util.references import is_reference, references, split_reference
@@ -190,6 +191,8 @@ def _folder(name: str, *, weights: bool = True, download: bool = True) -> Path:
     """The folder of a model; UserError for an unknown name."""
     if folder := shipped(name):
         return folder
+    if Path(name).is_dir() and is_adapter(Path(name)):
+        return merged(Path(name), _folder(base_of(Path(name)), download=download)) if weights else Path(name)
     if Path(name).is_dir():
         return Path(name).resolve()
     if folder := resolve(name, weights=weights) if download else cached(name):

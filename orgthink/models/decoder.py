@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from orgthink.models.config import DecoderConfig, UnknownArchitecture
+from orgthink.models.hub import name_of
 from orgthink.models.lora import ADAPTER, Lora, LoraSettings, read_adapter, write_adapter
 from orgthink.models.rotary import Rotary, rotate
 from orgthink.models.tree_attention import Rectangle, tree_attention
@@ -228,14 +229,22 @@ class Decoder(nn.Module):
 
     def save(self, folder: Path) -> None:
         """Write the weights, and an adapter next to them, to a model folder."""
+        self.save_weights(folder)
+        if self._lora is not None and self._base is not None:
+            write_adapter(folder / ADAPTER, self._adapters, self._lora, name_of(self._base))
+
+    def save_weights(self, folder: Path) -> None:
+        """Write the weights, with an adapter merged in."""
         save_file(self.to_hf(), folder / "model.safetensors", metadata={"format": "pt"})
-        if self._lora is not None:
-            write_adapter(folder / ADAPTER, self._adapters, self._lora, str(self._base))
+
+    def restore_adapter(self, folder: Path) -> None:
+        """Load the weights of an adapter with the same layers and rank. ValueError for another one."""
+        read_adapter(folder, self._adapters)
 
     def restore(self, folder: Path) -> None:
         """Load weights that `save` wrote, or only the adapter. ValueError for a model of another shape."""
         if self._lora is not None:
-            read_adapter(folder / ADAPTER, self._adapters)
+            self.restore_adapter(folder / ADAPTER)
             return
         try:
             found = DecoderConfig.load(folder)

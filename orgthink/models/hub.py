@@ -98,6 +98,16 @@ def source_of(folder: Path) -> str | None:
     return "dequantized from {file}, sha256 {sha256}".format_map(json_object(file)) if file.is_file() else None
 
 
+def name_of(folder: Path) -> str:
+    """The name under which a folder can be opened on another machine, if it was fetched or is in the hub's cache; else
+    its path."""
+    if folder.parent == cache() and folder.name in PACKAGES:
+        return folder.name
+    if folder.parent.name == "snapshots" and folder.parents[1].name.startswith("models--"):
+        return folder.parents[1].name.removeprefix("models--").replace("--", "/", 1)
+    return str(folder)
+
+
 def _downloaded(name: str, weights: bool) -> Path:
     why = "the model has no config.json or no safetensors"
     try:

@@ -169,10 +169,18 @@ class HuggingFaceModel(nn.Module):
 
     def save(self, folder: Path) -> None:
         self.core.config.save_pretrained(folder)
-        weights = {name: weight.contiguous() for name, weight in self.to_hf().items()}
-        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        self.save_weights(folder)
         if self._lora is not None:
             self._model.save_pretrained(str(folder / ADAPTER), save_embedding_layers=False)
+
+    def save_weights(self, folder: Path) -> None:
+        """Write the weights, with an adapter merged in."""
+        weights = {name: weight.contiguous() for name, weight in self.to_hf().items()}
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    def restore_adapter(self, folder: Path) -> None:
+        """Load the weights of an adapter with the same layers and rank. ValueError for another one."""
+        _restore_adapter(self._model, folder / "adapter_model.safetensors")
 
     def restore(self, folder: Path) -> None:
         if self._lora is None:
@@ -181,7 +189,7 @@ class HuggingFaceModel(nn.Module):
             except RuntimeError as error:
                 raise ValueError(f"{folder} holds a model of another shape: {reason(error)}") from error
         else:
-            _restore_adapter(self._model, folder / ADAPTER / "adapter_model.safetensors")
+            self.restore_adapter(folder / ADAPTER)
 
     @property
     def packs_rows(self) -> bool:
@@ -265,7 +273,7 @@ def _restore_adapter(model: PeftModel, file: Path) -> None:
     weights, known = read_tensors(file), get_peft_model_state_dict(model, save_embedding_layers=False)
     shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
     if shapes != {name: tuple(weight.shape) for name, weight in known.items()}:
-        raise ValueError(f"{file} holds another adapter: its layers or its rank differ from those of this training")
+        raise ValueError(f"{file} holds another adapter: its layers or its rank are not those of this model")
     set_peft_model_state_dict(model, weights)
 
 

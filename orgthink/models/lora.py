@@ -124,7 +124,7 @@ def read_adapter(folder: Path, adapters: Sequence[Lora]) -> None:
         for side, matrix in (("A", down), ("B", up))
     }
     if {name: x.shape for name, x in weights.items()} != {name: x.shape for name, x in wanted.items()}:
-        raise ValueError(f"{file} holds another adapter: its layers or its rank differ from those of this training")
+        raise ValueError(f"{file} holds another adapter: its layers or its rank are not those of this model")
     for name, matrix in wanted.items():
         matrix.copy_(weights[name])
 

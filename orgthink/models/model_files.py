@@ -43,12 +43,12 @@ def model_files(folder: Path) -> list[Path]:
     for file in files:
         if not file.is_file() or not os.access(file, os.R_OK):
             raise UserError(f"{file} is not a readable file: a trained model would lack it")
-        if not _is_own(file):
+        if not is_own(file):
             raise UserError(f"{file} is a link out of its folder: replace it with a copy")
     return files
 
 
-def _is_own(file: Path) -> bool:
+def is_own(file: Path) -> bool:
     """Whether a file lies in its folder, or in the Hub's cache among the `blobs` of the same model."""
     folder, target = Path(os.path.realpath(file.parent)), Path(os.path.realpath(file))
     in_cache = folder.parent.name == "snapshots" and target.parent == folder.parents[1] / "blobs"

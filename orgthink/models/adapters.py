@@ -1,0 +1,87 @@
+"""Opens a folder with an adapter in PEFT's format: it is merged into its base once, in the cache of models."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from orgthink.models.hub import cache
+from orgthink.util.errors import UserError
+from orgthink.util.files import made, sha256
+from orgthink.util.tabular import json_object
+from orgthink.util.terminal import show
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+_PLAIN: dict[str, Any] = {
+    "peft_type": "LORA",
+    "bias": "none",
+    "use_dora": False,
+    "use_rslora": False,
+    "fan_in_fan_out": False,
+    "modules_to_save": None,
+    "layers_to_transform": None,
+    "rank_pattern": {},
+    "alpha_pattern": {},
+}
+"""Entries of an adapter's config that are supported, each with its only supported value."""
+
+
+def is_adapter(folder: Path) -> bool:
+    """Whether a folder holds an adapter, and not a whole model."""
+    return (folder / CONFIG).is_file() and not (folder / "config.json").exists()
+
+
+def base_of(adapter: Path) -> str:
+    """Name or path of the model that an adapter changes. UserError if its config does not say it."""
+    base = json_object(adapter / CONFIG).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise UserError(f"{adapter / CONFIG} names no base_model_name_or_path")
+    return base
+
+
+def merged(adapter: Path, base: Path) -> Path:
+    """The folder of the base with the adapter merged in. UserError for an adapter of another model."""
+    from orgthink.models.model_files import ModelFiles, is_own
+    from orgthink.models.trainable import open_trainable
+
+    weights = adapter / WEIGHTS
+    if not weights.is_file():
+        raise UserError(f"{adapter} has no {WEIGHTS}")
+    sizes = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(base.glob("*.safetensors"))]
+    key = hashlib.sha256(f"{base} {sizes} {sha256(weights)} {sha256(adapter / CONFIG)}".encode()).hexdigest()[:12]
+    folder = cache() / f"{adapter.resolve().name}-{key}"
+    if folder.is_dir():
+        return folder
+    show(f"orgthink: the adapter {adapter} is merged into {base} once, in {folder}", error=True)
+    model = open_trainable(base, _settings(adapter))
+    try:
+        model.restore_adapter(adapter)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    with TemporaryDirectory(dir=made(folder.parent), prefix=".merge-", ignore_cleanup_errors=True) as place:
+        ModelFiles(base).write(Path(place))
+        presets = adapter / "orgthink.json"
+        if presets.is_file() and is_own(presets):
+            (Path(place) / presets.name).write_bytes(presets.read_bytes())
+        model.save_weights(Path(place))
+        Path(place).rename(folder)
+    return folder
+
+
+def _settings(adapter: Path) -> Any:
+    from orgthink.models.lora import LoraSettings
+
+    config = json_object(adapter / CONFIG)
+    for name, value in _PLAIN.items():
+        if (found := config.get(name, value)) != value and found:
+            raise UserError(f"{adapter / CONFIG}: {name} is {found!r}, which is not supported: merge it with PEFT")
+    targets = config.get("target_modules")
+    names = [targets] if isinstance(targets, str) else targets
+    rank, alpha = config.get("r"), config.get("lora_alpha")
+    if not (isinstance(names, list) and type(rank) is int and isinstance(alpha, int | float)):
+        raise UserError(f"{adapter / CONFIG} lacks r, lora_alpha or target_modules")
+    last = {str(name).rpartition(".")[2] for name in names}
+    return LoraSettings(rank, float(alpha), targets=tuple(sorted(last - {"all-linear"})))
