@@ -1,1 +1,1 @@
-"""Exports of episodes: OpenTelemetry spans (`spans`, `otlp`; the extra `otel`) and Perfetto traces."""
+"""Exports of episodes: OpenTelemetry spans (the extra `otel`)."""
