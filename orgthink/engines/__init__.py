@@ -75,6 +75,9 @@ def opener(name: str) -> Opener:
 STREAMS = 64
 """Default of `EngineSpec.streams`."""
 
+UNTRAINED = "demonstrated"
+"""Prompt style of models that were not trained here."""
+
 OF_FOLDERS = ("local", "vllm")
 """Engines that open model folders."""
 
@@ -128,8 +131,9 @@ class EngineSpec:
 
     @property
     def prompts(self) -> str:
-        """The prompt style of the model's preset; `paper` by default."""
-        return self.preset_values.get("prompts", "paper")
+        """The prompt style that the model was trained with; without a preset, one for untrained models."""
+        values = self.preset_values
+        return values.get("prompts", "paper") if values else UNTRAINED
 
 
 def served_spec(model: str, url: str | None, streams: int = STREAMS) -> EngineSpec:

@@ -91,7 +91,7 @@ class Preset:
     """How a model is used by default."""
 
     prompts: str = "paper"
-    """Prompt style."""
+    """Prompt style; that of a model without an orgthink.json is `demonstrated`."""
     tasks: tuple[str, ...] = ()
     """The only tasks that it knows; empty: it reads any text."""
     capacity: int | None = None
@@ -143,14 +143,15 @@ def organization_settings(
 ) -> dict[str, Any]:
     """Settings of an organization on a model: the given ones, then those of the model's preset.
 
-    The prompt style is `prompts`, else the model's. UserError for an unknown organization or style.
+    The prompt style is `prompts`, else the model's. A model without a preset was not trained here: an organization that
+    can be tolerant is. UserError for an unknown organization or style.
     """
-    preset = preset_of(spec)
-    preset_settings = preset.organizations.get(name, {})
-    style = prompts or preset_settings.get("prompts", preset.prompts)
+    preset_settings = preset_of(spec).organizations.get(name, {})
+    style = prompts or preset_settings.get("prompts", spec.prompts)
     style_named(style)
+    own = {"prompts": style} if spec.preset_values else {"prompts": style, "tolerant": True}
     known = {field.name for field in fields(pick("organization", name, ORGANIZATIONS))}  # type: ignore[arg-type]
-    return {**preset_settings, **({"prompts": style} if "prompts" in known else {}), **(settings or {})}
+    return {**preset_settings, **{setting: own[setting] for setting in own if setting in known}, **(settings or {})}
 
 
 def trained_with(models: Iterable[EngineSpec], name: str, default: int) -> int:

@@ -10,6 +10,9 @@ in another call or in the reasoning is never run. A tag within a string is writt
 does so. Each call is parsed alone: an invalid one becomes a `BadCall` and does not affect the others. One error is
 repaired: if a complete JSON value is followed by the next opening tag, the missing closing tag is assumed.
 
+Untrained models forget the tags: in a reply without a call in tags, JSON objects of calls that stand on lines of their
+own, in a code fence or without, are calls. Such a reply is not well-formed.
+
 Thinking is not part of the reply: text up to the last `</think>` is ignored, and so is the text after a `<think>` that
 never ends.
 """
@@ -39,6 +42,10 @@ _TAG = re.compile(r"<[^<>\s\d=][^<>]*>")
 _TAG_LIKE = re.compile(r"<(?![\s\d=])")
 """Possible beginning of a tag of any grammar. It does not match `1 < 2`, `x<3` and `n<=4`."""
 _NAME = re.compile(r'\s*\{\s*"name"\s*:\s*"([^"\\]{1,64})"')
+
+_BARE = re.compile(r'^[ \t]*(?=\{\s*"(?:name|arguments)")', re.MULTILINE)
+_LINE_END = re.compile(r"[ \t\r]*$", re.MULTILINE)
+_DECODER = json.JSONDecoder()
 
 
 class CallStatus(StrEnum):
@@ -141,7 +148,7 @@ def read_reply(text: str, tags: CallTags = TAGS) -> ManagerReply:
     """Parse the reasoning and the calls of any text, in linear time. Never raises."""
     elements, outside = _elements(_reply(text, tags), tags)
     thoughts = [element.body.strip() for element in elements if element.tag == tags.reasoning[0]]
-    calls = tuple(_judge(element, tags) for element in elements if element.tag == tags.call[0])
+    calls = tuple(_judge(element, tags) for element in elements if element.tag == tags.call[0]) or _bare_calls(outside)
     well_formed = (
         not outside.strip()
         and len(thoughts) == 1
@@ -150,6 +157,23 @@ def read_reply(text: str, tags: CallTags = TAGS) -> ManagerReply:
         and all(isinstance(call, ToolCall) for call in calls)
     )
     return ManagerReply(thoughts[0] if thoughts else None, calls, well_formed)
+
+
+def _bare_calls(text: str) -> tuple[ToolCall, ...]:
+    """Calls without tags, up to the first that cannot be read: to try more would take quadratic time."""
+    calls: list[ToolCall] = []
+    end = 0
+    for line in _BARE.finditer(text.partition(THINK)[0]):
+        if line.start() < end:
+            continue
+        try:
+            _, end = _DECODER.raw_decode(text, line.end())
+            call = _call(parse(text[line.end() : end]))
+        except (ValueError, RecursionError):
+            break
+        if _LINE_END.match(text, end):
+            calls.append(call)
+    return tuple(calls)
 
 
 def read_call(text: str, tags: CallTags = TAGS) -> ToolCall | BadCall:

@@ -23,10 +23,10 @@ from orgthink.grammar.toolcall import (
     render_responses,
 )
 from orgthink.organizations.prompts import prompt
-from orgthink.organizations.request import answer_in, boxed_answer
+from orgthink.organizations.request import answer_in, boxed_answer, visible_text
 from orgthink.organizations.tool_rounds import Rounds
-from orgthink.record.episode import FormatError, Problem, StopReason
-from orgthink.runtime.agent import Agent
+from orgthink.record.episode import FormatError, Problem, Status, StopReason
+from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.session import Session
 from orgthink.tools.faults import Faults
 from orgthink.tools.tool import Desk, Tool, response_of
@@ -42,6 +42,8 @@ class TagForm:
     session: Session
     scanner: Scanner
     dialect: Dialect
+    tolerant: bool = False
+    """Whether a worker without the tags of a return returns its text, and an empty join says why."""
 
     def commands(self) -> AsyncGenerator[Command]:
         return self.agent.act(self.scanner)
@@ -49,6 +51,8 @@ class TagForm:
     async def join(self, key: str) -> None:
         result = await self.session.join(self.agent, key)
         returned = result.text if result.refused is None else _not_done(result.refused)
+        if self.tolerant and not returned:
+            returned = f"(no result: {_EMPTY.get(result.status, result.status)})"
         self.agent.inject(returned, result.source, self.dialect.around(key, self.agent.last_sampled))
 
     def done(self, command: Command, outcome: str) -> None:
@@ -61,8 +65,21 @@ class TagForm:
         else:
             await self.agent.interrupt(f" {notice} ")
 
-    def ending(self, problem: Problem) -> str | None:
-        return boxed_answer(self.agent, problem) if self.agent is self.session.root else None
+    def ending(self, problem: Problem) -> Result | str | None:
+        if self.agent is self.session.root:
+            return boxed_answer(self.agent, problem)
+        text = (visible_text(self.agent) or "").rpartition(self.dialect.returns[0])[2].strip() if self.tolerant else ""
+        return Result(text, Status.NO_RETURN) if text else None
+
+
+_EMPTY = {
+    Status.OK: "the worker returned an empty text",
+    Status.NO_RETURN: "the worker wrote nothing",
+    Status.TRUNCATED: "the worker ran out of tokens",
+    Status.TIMEOUT: "the worker ran out of time",
+    Status.ERROR: "the worker failed",
+}
+"""Why a join is empty, for models; other statuses are words."""
 
 
 def _not_done(why: str) -> str:
@@ -160,7 +177,7 @@ class CallForm:
                 self._responses[place] = response
         self.agent.tell(render_responses(self._responses), sources[0] if len(sources) == 1 else None)
 
-    def ending(self, problem: Problem) -> str | None:
+    def ending(self, problem: Problem) -> Result | str | None:
         """The reply of a worker after its thinking, or the answer in the reply of an organizer."""
         if self.agent.stop is not StopReason.DONE:
             return None

@@ -13,7 +13,7 @@ from orgthink.organizations import AnyOrganization, identical_below
 from orgthink.organizations.agent_forms import CallForm, Form, TagForm, WorkerTools
 from orgthink.organizations.prompts import prompt, style_named
 from orgthink.record.episode import Message, Problem, StopReason
-from orgthink.runtime.agent import Agent
+from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.organization import Organization, fork_organization
 from orgthink.runtime.session import Session
@@ -39,7 +39,7 @@ class AsyncThink(Organization):
     """Text that has a tag but is no action, such as a thought about `<FORK-1>`, or an invalid call: it is recorded,
     or it is a format error."""
     worker_context: Literal["instruction", "question"] = "instruction"
-    """Context of a worker's sub-query: the task's instruction, or the whole question."""
+    """Context of a worker's sub-query: the task's instruction, or the whole question but for the form of its answer."""
     dialect: Dialect = DIALECT
     """Spelling of the tags."""
     protocol: Literal["tags", "tools", "auto"] = "tags"
@@ -81,7 +81,7 @@ class AsyncThink(Organization):
         work = _Organized(self, problem, session, await self.worker_tools.opened())
         organizer = work.agent("organizer", forks=True)
         answer = await work.done(organizer)
-        if answer is not None and answer.strip():
+        if isinstance(answer, str) and answer.strip():
             return answer
         if organizer.stop is not StopReason.FORMAT:
             session.unanswered(organizer)
@@ -98,7 +98,7 @@ class _Organized:
     tools: Mapping[str, Tool]
     """Tools of workers."""
 
-    async def done(self, agent: Agent) -> str | None:
+    async def done(self, agent: Agent) -> Result | str | None:
         """Execute the commands of an agent until it answers or returns.
 
         A worker's malformed tags are text: the format errors of section 3.2 are those of organizers.
@@ -170,7 +170,7 @@ class _Organized:
     @property
     def _context(self) -> str:
         """Context of a worker, in addition to its sub-query."""
-        return self.problem.text if self.settings.worker_context == "question" else self.problem.instruction
+        return self.problem.statement if self.settings.worker_context == "question" else self.problem.instruction
 
     def _form(self, agent: Agent) -> Form:
         """The form in which an agent gives commands."""
@@ -179,7 +179,7 @@ class _Organized:
         if not self._calls(agent.role):
             dialect = settings.dialect
             scanner = organizer_scanner(dialect) if organizes else worker_scanner(dialect, forks=forks)
-            return TagForm(agent, self.session, scanner, dialect)
+            return TagForm(agent, self.session, scanner, dialect, settings.tolerant)
         tools = self._tools(agent.role)
         rounds = settings.worker_tools.rounds(agent, self.session, tools, settings.prompts, forks) if tools else None
         return CallForm(agent, self.session, forks, rounds)

@@ -234,7 +234,7 @@ class _Work:
             models=pool_text(models),
             rounds=self.settings.rounds,
             calls=self.settings.calls,
-            problem=self.problem.text,
+            problem=self.problem.statement,
             history=cut_middle(history, int(share * len(history))),
             answers=" ; ".join(self.found),
         )

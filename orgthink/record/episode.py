@@ -298,11 +298,18 @@ class Problem:
     """The part of the text that belongs to the task and not to this problem; empty without one."""
     history: tuple[Message, ...] = ()
     """The conversation before the question, a system's message first."""
+    answer_form: str = ""
+    """The part of the text that says how the answer is written, for the agent that writes it; empty without one."""
+
+    @property
+    def statement(self) -> str:
+        """The text without the form of the answer."""
+        return self.text.replace(self.answer_form, "", 1).strip() if self.answer_form else self.text
 
     @property
     def query(self) -> str:
-        """The text without the instruction."""
-        return self.text.replace(self.instruction, "", 1).strip() if self.instruction else self.text
+        """The statement without the instruction."""
+        return self.statement.replace(self.instruction, "", 1).strip() if self.instruction else self.statement
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from orgthink.tasks.math_verifier import require_math_verify
 from orgthink.tasks.task import FileTask, Solution
 from orgthink.util.errors import UserError
 
-_INSTRUCTION = "Write only the final result in the answer."
+_ANSWER_FORM = "The answer is the final result alone."
 
 
 class Math(FileTask):
@@ -42,9 +42,9 @@ class Math(FileTask):
         return Problem(
             id=f"{self.name}/{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}",
             task=self.name,
-            text=f"{text}\n\n{_INSTRUCTION}",
-            instruction=_INSTRUCTION,
+            text=f"{text}\n\n{_ANSWER_FORM}",
             data={"answer": answer},
+            answer_form=_ANSWER_FORM,
         )
 
     def fits(self, data: Mapping[str, Any]) -> bool:

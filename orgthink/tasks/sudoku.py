@@ -43,8 +43,9 @@ _ENIGMATA = "sudoku2"
 """The dataset's name for puzzles of this size."""
 INSTRUCTION = (
     "Solve this 4x4 Sudoku; dots are empty cells. Every row, every column and every 2x2 box must hold each of 1, 2, 3, "
-    "4 once. Write only the completed grid in the answer: four lines of four digits."
+    "4 once."
 )
+ANSWER_FORM = "The answer is the completed grid: four lines of four digits."
 
 
 class Sudoku(FileTask):
@@ -86,9 +87,10 @@ class Sudoku(FileTask):
         return Problem(
             id=f"{self.name}/{'-'.join(rows)}",
             task=self.name,
-            text="\n".join([INSTRUCTION, "", *(" ".join(row).replace("0", ".") for row in rows)]),
+            text="\n".join([INSTRUCTION, "", *(" ".join(row).replace("0", ".") for row in rows), "", ANSWER_FORM]),
             instruction=INSTRUCTION,
             data={"clues": clues, "level": level},
+            answer_form=ANSWER_FORM,
         )
 
     def fits(self, data: Mapping[str, Any]) -> bool:

@@ -109,6 +109,7 @@ def problem_of(row: Mapping[str, Any], place: str) -> Problem:
         data=_typed_value({"data": data}, "data", dict, place),
         instruction=_typed_value({"instruction": "", **extra}, "instruction", str, place),
         history=tuple(history),
+        answer_form=_typed_value({"answer_form": "", **extra}, "answer_form", str, place),
     )
     return require_shallow(problem, place)
 

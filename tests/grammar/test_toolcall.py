@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 
 import pytest
 from hypothesis import example, given
@@ -146,6 +147,39 @@ END = element('{"name": "final_answer", "arguments": {}}')
 def test_ill_formed_replies_whose_calls_can_be_read(text, reasoning, calls):
     """Eq. 12 is not met, but a call is a call."""
     assert read_reply(text) == ManagerReply(reasoning, (CALL,) * calls, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (GOOD, 1),
+        (f"I compute it.\n  {GOOD} \r\n", 1),
+        (f"```json\n{GOOD}\n{GOOD}\n```\nThen I wait.", 2),
+        (json.dumps(json.loads(GOOD), indent=2), 1),
+        (f"{R}\n{GOOD}", 1),
+        (f"hm {GOOD} </think>\n{GOOD}", 1),
+        (f"It was {GOOD}", 0),
+        (f"{GOOD} would do", 0),
+        (f"<reasoning>\n{GOOD}\n</reasoning>", 0),
+        (f"<think>\n{GOOD}", 0),
+        (GOOD[:-1], 0),
+        (f"{GOOD}\n{element(GOOD)}", 1),
+        ('{"name": "Ann", "age": 7}', 0),
+        ('{"name": "python", "arguments": {"code": 1}, "id": 7}', 0),
+        (json.dumps(f"\n{GOOD}\n"), 0),
+        (render_responses([Response("python", CallStatus.OK, f"\n{GOOD}\n")]), 0),
+    ],
+)
+def test_a_call_without_tags_is_a_call_on_lines_of_its_own(text, count):
+    """Never a well-formed one, nor beside calls with tags, nor in what was quoted or injected."""
+    reply = read_reply(text)
+    assert reply.calls == (CALL,) * count and not reply.well_formed
+
+
+def test_calls_without_tags_are_read_in_linear_time():
+    begun = time.process_time()
+    assert read_reply('{"name": "a", "arguments": {\n' * 200_000).calls == ()
+    assert time.process_time() - begun < 5
 
 
 @pytest.mark.parametrize("thinking", ["<think>", "", "<think> at first </think> <think>", "hm </think>"])

@@ -174,3 +174,49 @@ def test_a_style_of_a_file_needs_no_code(tmp_path: Path) -> None:
     assert episode.grade is not None and "<JOIN1> none </JOIN1>" in episode.root.text, "closed as it was opened"
     with pytest.raises(UserError, match=r"mine\.toml has no template 'sequential'; it has organizer, worker"):
         prompt(str(file), "sequential", COUNT)
+
+
+# Untrained models
+
+
+TOLERANT = AsyncThink(tolerant=True)
+FORKS = " <FORK-1> compute 2 + 3 </FORK-1> <JOIN-1>"
+
+
+@pytest.mark.parametrize(
+    ("worker", "returned"),
+    [
+        (Turn("2 + 3 = 5 .", when="compute"), "2 + 3 = 5 ."),
+        (Turn("hm </think> it is 5", when="compute"), "it is 5"),
+        (Turn("2 + 3 : <RETURN> 5", when="compute"), "5"),
+        (Turn("it is <ANSWER> 5 </ANSWER> <JOIN-1>", when="compute"), "it is <ANSWER> 5 </ANSWER> <JOIN-1>"),
+    ],
+)
+def test_a_tolerated_worker_without_a_return_returns_its_text(worker: Turn, returned: str) -> None:
+    """With the status that says so. Tags in it are text where it is injected."""
+    turns = [Turn(FORKS, when="Delegate"), worker, Turn(" so <ANSWER> 6 </ANSWER>", when=returned)]
+    episode = played(TOLERANT, turns, FIVE)
+    child = episode.trace("organizer/1")
+    assert (child.returned, child.status) == (returned, Status.NO_RETURN)
+    assert episode.answer == "6" and not episode.format_faults
+    strict = played(AsyncThink(), [turns[0], worker, Turn(" <ANSWER> 6 </ANSWER>", when="")], FIVE)
+    assert strict.trace("organizer/1").returned is None
+
+
+@pytest.mark.parametrize(
+    ("worker", "why"),
+    [
+        (Turn("", when="compute"), "the worker wrote nothing"),
+        (Turn("a " * 50, when="compute"), "the worker ran out of tokens"),
+        (Turn("a", fails="gone", when="compute"), "the worker failed"),
+        (Turn("<RETURN> </RETURN>", when="compute"), "the worker returned an empty text"),
+    ],
+)
+def test_a_tolerant_empty_join_says_why(worker: Turn, why: str) -> None:
+    turns = [Turn(FORKS, when="Delegate"), worker, Turn(" <ANSWER> 5 </ANSWER>", when="")]
+    (injected,) = (span for span in played(TOLERANT, turns, FIVE, tokens=30).root.spans if span.origin == "injected")
+    assert injected.text == f" (no result: {why}) </JOIN-1>"
+    (injected,) = (
+        span for span in played(AsyncThink(), turns, FIVE, tokens=30).root.spans if span.origin == "injected"
+    )
+    assert injected.text == "  </JOIN-1>"

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from terse import TERSE
 
+from orgthink.grammar.actions import Answer, Fork, Join, Malformed, Think
+from orgthink.grammar.asyncthink import read
+from orgthink.grammar.toolcall import read_reply
+from orgthink.grammar.verdict import Verdict, read_report
 from orgthink.organizations.prompts import STYLES, prompt, style_named
-from orgthink.record.episode import Problem
+from orgthink.record.episode import Message, Problem
+from orgthink.tasks.math import MATH
+from orgthink.tasks.sudoku import SUDOKU
 from orgthink.util.errors import UserError
 
 MINE = """
@@ -27,9 +35,8 @@ def _toml(folder: Path, text: str) -> str:
 def test_every_style_has_the_roles_of_the_shipped_organizations(style: str):
     problem = Problem("p", "t", "terse {words}")
     for role in ("sequential", "organizer"):
-        (message,) = prompt(style, role, problem, capacity=3)
-        assert problem.text in message.content
-    assert "q" in prompt(style, "worker", problem, query="q")[0].content
+        assert problem.text in prompt(style, role, problem, capacity=3)[-1].content
+    assert "q" in prompt(style, "worker", problem, query="q")[-1].content
 
 
 @pytest.mark.parametrize(
@@ -81,3 +88,74 @@ def test_a_template_that_cannot_be_filled_in_is_one_line_with_a_way_out(tmp_path
     file.write_text(f"sequential = '''{template}'''")
     with pytest.raises(UserError, match=r"mine.toml, template sequential: .*; a brace that is text is written \{\{"):
         prompt(str(file), "sequential", Problem("p", "t", "q"))
+
+
+FORM = "Write one digit."
+SPLIT = Problem("p", "t", f"What is 2 + 3?\n\n{FORM}", answer_form=FORM)
+WRITERS = {
+    "paper": {"sequential", "organizer", "organizer_tools", "refine", "final", "summarizer"},
+    "demonstrated": {"sequential", "organizer", "solver", "corrector", "final"},
+    "tagged": {"solver", "improve", "corrector"},
+}
+"""Roles that write the final answer. MarsRL's solver and corrector get the bare problem, as in the authors' code."""
+OTHERS = {
+    "paper": {"worker", "solver", "verifier", "corrector", "review", "manager", "feedback"},
+    "demonstrated": {"worker", "verifier", "manager"},
+    "tagged": {"verifier"},
+}
+
+
+def _told(style: str, role: str, problem: Problem) -> str:
+    return "\n".join(message.content for message in prompt(style, role, problem))
+
+
+@pytest.mark.parametrize("style", WRITERS)
+def test_only_who_writes_the_answer_is_told_its_form(style: str):
+    assert (SPLIT.statement, SPLIT.query) == ("What is 2 + 3?", "What is 2 + 3?")
+    for role in WRITERS[style]:
+        assert _told(style, role, SPLIT).count(FORM) == 1, role
+    for role in OTHERS[style]:
+        assert FORM not in _told(style, role, SPLIT), role
+    assert prompt("paper", "solver", SPLIT)[0].content == "What is 2 + 3?"
+
+
+def test_no_task_forbids_its_solver_to_think():
+    for problem in (MATH.problem("2 + 3?", "5"), SUDOKU.problem([[0] * 4] * 4, "easy")):
+        assert problem.answer_form and problem.text.endswith(problem.answer_form)
+        assert "nly" not in problem.answer_form and "nly" not in problem.instruction
+
+
+@pytest.mark.parametrize("role", ["sequential", "organizer", "worker", "solver", "verifier", "corrector", "manager"])
+def test_a_demonstration_has_no_slot_that_could_be_copied(role: str):
+    told = _told("demonstrated", role, SPLIT)
+    assert not re.search(r"<FORKi>|<JOINi>|your final answer|final answer\}", told)
+    assert told != _told("paper", role, SPLIT)
+
+
+@pytest.mark.parametrize("role", ["organizer", "solver"])
+def test_a_demonstrated_trace_is_what_the_grammar_reads(role: str):
+    """All its forks are joined, and it answers."""
+    for message in prompt("demonstrated", role, SPLIT):
+        if message.role == "assistant":
+            actions = [part for part in read(message.content) if not isinstance(part, Think)]
+            forks = [one.key for one in actions if isinstance(one, Fork)]
+            assert forks == [one.key for one in actions if isinstance(one, Join)]
+            assert bool(forks) == (role == "organizer") and isinstance(actions[-1], Answer)
+            assert not any(isinstance(one, Malformed) for one in actions)
+
+
+def test_demonstrated_verdicts_and_calls_are_read():
+    reports = [one.content for one in prompt("demonstrated", "verifier", SPLIT) if one.role == "assistant"]
+    verdicts = [read_report(text, style_named("demonstrated").verdicts).verdict for text in reports]
+    assert verdicts == [Verdict.WRONG, Verdict.CORRECT]
+    example = prompt("demonstrated", "manager", SPLIT)[0].content.partition("Your first reply")[2]
+    assert [call.name for call in read_reply(example).calls] == ["dictionary", "dictionary", "final_answer"]
+
+
+def test_a_conversation_follows_the_worked_examples():
+    before = (Message("system", "Be brief."), Message("user", "hello"), Message("assistant", "hi"))
+    messages = prompt("demonstrated", "organizer", replace(SPLIT, history=before))
+    assert [one.role for one in messages] == ["system", *["user", "assistant"] * 3, "user"]
+    assert messages[0].content.startswith("Be brief.") and [one.content for one in messages[-3:-1]] == ["hello", "hi"]
+    corrector = prompt("paper", "corrector", replace(SPLIT, history=before), solution="s", report="r")
+    assert [one.content for one in corrector[1:4]] == ["hello", "hi", SPLIT.statement]

@@ -33,7 +33,7 @@ from orgthink.util.errors import UserError
 from orgthink.util.files import read_whole
 from orgthink.util.registry import Registry
 
-_PARAGRAPH = re.compile(r"^\{(instruction|context|forking|using|calling)\}\n\n", re.MULTILINE)
+_PARAGRAPH = re.compile(r"^\{(instruction|answer_form|context|forking|using|calling)\}\n\n", re.MULTILINE)
 
 
 def _nothing(problem: Problem) -> Mapping[str, object]:
@@ -118,10 +118,13 @@ PAPER = _shipped("paper")
 TAGGED = _shipped("tagged", PAPER.templates)
 """`paper`, with roles of MarsRL that ask for the final answer between tags."""
 
+DEMONSTRATED = _shipped("demonstrated", PAPER.templates)
+"""`paper`, with roles of models that were not trained: a worked example each, and no slots that could be copied."""
+
 STYLES: Registry[Style] = Registry(
     "prompt style",
     "orgthink.prompts",
-    {"paper": "orgthink.organizations.prompts:PAPER", "tagged": "orgthink.organizations.prompts:TAGGED"},
+    {name: f"orgthink.organizations.prompts:{name.upper()}" for name in ("paper", "tagged", "demonstrated")},
     "an orgthink.organizations.prompts.Style",
     lambda style: style if isinstance(style, Style) else None,
 )
@@ -142,14 +145,17 @@ def prompt(style: str, role: str, problem: Problem, /, *, capacity: int = 1, **v
     """The prompt of a role for a problem; the values fill the placeholders of its template.
 
     A placeholder without a value stays empty, and the paragraph of an empty instruction is left out. Placeholders in a
-    value are plain text. A prompt with the question begins with the conversation before it. UserError if the style has
-    no template for the role.
+    value are plain text. The statement is the question without the form of its answer. The conversation before the
+    question stands before the first message with the question, so after worked examples. UserError if the style has no
+    template for the role.
     """
     found = style_named(style)
     if role not in found.templates:
         raise UserError(f"prompt style {style} has no template {role!r}; it has {', '.join(found.templates)}")
     known = {
         "question": problem.text,
+        "statement": problem.statement,
+        "answer_form": problem.answer_form,
         "instruction": problem.instruction,
         "query": problem.query,
         "context": problem.instruction,
@@ -164,19 +170,21 @@ def prompt(style: str, role: str, problem: Problem, /, *, capacity: int = 1, **v
 
     template = found.templates[role]
     messages = (Message("user", template),) if isinstance(template, str) else template
-    names = {"question", "query", *found.values(problem)} - values.keys()
-    tells = any(f"{{{name}}}" in message.content for name in names for message in messages)
+    names = {"question", "statement", "query", *found.values(problem)} - values.keys()
+    telling = (i for i, message in enumerate(messages) if any(f"{{{name}}}" in message.content for name in names))
+    first = next(telling, None)
     try:
         filled_in = tuple(replace(message, content=fill(message.content)) for message in messages)
-        return _after(problem.history, filled_in) if tells else filled_in
+        return filled_in if first is None else _with_history(problem.history, filled_in, first)
     except (ValueError, AttributeError, IndexError, KeyError, TypeError) as error:
         hint = "a brace that is text is written {{ or }}"
         raise UserError(f"prompt style {style}, template {role}: {error}; {hint}") from error
 
 
-def _after(history: tuple[Message, ...], messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """A prompt after a conversation. Chat templates take one system's message, at the beginning."""
-    both = (*history, *messages)
-    system = "\n\n".join(message.content for message in both if message.role == "system")
+def _with_history(history: tuple[Message, ...], messages: tuple[Message, ...], first: int) -> tuple[Message, ...]:
+    """A prompt with a conversation before its message number `first`. Chat templates take one system's message, at the
+    beginning."""
+    system = "\n\n".join(message.content for message in (*history, *messages) if message.role == "system")
+    both = (*messages[:first], *history, *messages[first:])
     turns = tuple(message for message in both if message.role != "system")
     return (Message("system", system), *turns) if system else turns

@@ -54,14 +54,15 @@ def lesson(
     root, *others = episode.traces
     prompts = [prompt(style, "worker", problem, capacity=capacity, query=fork.query.strip()) for fork in forks]
     traces = [
-        _prompted(root, prompt(style, "organizer", problem, capacity=capacity)[0].content),
-        *(_prompted(trace, messages[0].content) for trace, messages in zip(others, prompts, strict=True)),
+        _prompted(root, prompt(style, "organizer", problem, capacity=capacity)),
+        *(_prompted(trace, messages) for trace, messages in zip(others, prompts, strict=True)),
     ]
     identity = episode_id(problem, teacher, 0)
     return replace(episode, id=identity, problem=problem, organization=teacher, traces=tuple(traces))
 
 
-def _prompted(trace: Trace, prompt_text: str) -> Trace:
+def _prompted(trace: Trace, messages: Sequence[Message]) -> Trace:
+    prompt_text = "\n\n".join(message.content for message in messages)
     return replace(trace, spans=(Span(Origin.PROMPT, prompt_text, words(prompt_text)), *trace.spans))
 
 

@@ -41,6 +41,7 @@ def row_of(problem: Problem, split: Split, index: int) -> dict[str, Any]:
             "id": problem.id,
             "required": problem.required,
             "instruction": problem.instruction,
+            "answer_form": problem.answer_form,
             "history": len(problem.history),
         },
     }

@@ -59,10 +59,7 @@ REFUSED = {
     "composite": "it is a mixture: join names by +",
 }
 """Names that are not offered, and why."""
-_INSTRUCTION = (
-    "Give only the final answer, without the reasoning. Where the question shows how an answer looks, write it in "
-    "exactly that form."
-)
+_ANSWER_FORM = "Where the question shows how an answer looks, write the final answer in exactly that form."
 
 PROCESS = IsolatedProcess("orgthink_arena.tasks.gym_process")
 
@@ -121,9 +118,9 @@ class Gym(Task):
         return Problem(
             id=f"gym/{self.dataset}/{_digest(question)}",
             task=self.name,
-            text=f"{question}\n\n{_INSTRUCTION}",
-            instruction=_INSTRUCTION,
+            text=f"{question}\n\n{_ANSWER_FORM}",
             data={"answer": answer, "number": number, "reasoning_gym": _version()},
+            answer_form=_ANSWER_FORM,
         )
 
     def grade(self, problem: Problem, answer: str) -> Grade:

@@ -36,8 +36,10 @@ class AnswerTemplate:
 
     name: str
     """What tables call it."""
-    instruction: str
-    """One paragraph."""
+    form: str
+    """One paragraph: how the answer is written."""
+    instruction: str = ""
+    """Rules of the task that its rows do not state; empty without any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from orgthink_arena.tasks.bench.benchmark import AnswerTemplate, Benchmark, Benc
 from orgthink_arena.tasks.bench.letters import CHOICES, LETTERS
 from orgthink_arena.tasks.bench.mathematics import text_of
 
-LETTER = AnswerTemplate("letter", "Give the letter of the right option, and nothing else, in \\boxed{}.")
+LETTER = AnswerTemplate("letter", "Put the letter of the right option alone in \\boxed{}.")
 """Asks for one letter."""
 
 GPQA_COLUMNS = {

@@ -8,17 +8,17 @@ from typing import Any
 from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.countdown import read_expression
 from orgthink.tasks.expression import Expression
-from orgthink.tasks.sudoku import INSTRUCTION, SUDOKU, clues_of
+from orgthink.tasks.sudoku import ANSWER_FORM, INSTRUCTION, SUDOKU, clues_of
 from orgthink.tasks.task import Solution
 from orgthink.tasks.written import pieces
 from orgthink_arena.tasks.bench.benchmark import AnswerTemplate, Benchmark, BenchmarkRow, HubDataset
 
-GRID = AnswerTemplate("grid", INSTRUCTION)
+GRID = AnswerTemplate("grid", ANSWER_FORM, INSTRUCTION)
 """Asks for a completed grid."""
 EQUATION = AnswerTemplate(
     "equation",
-    "Make the target from the numbers by + - * / and parentheses. Use every number exactly once. Write only the "
-    "expression in the answer.",
+    "The answer is the expression alone.",
+    "Make the target from the numbers by + - * / and parentheses. Use every number exactly once.",
 )
 """Asks for one expression."""
 

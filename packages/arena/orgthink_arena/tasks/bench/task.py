@@ -53,14 +53,15 @@ class BenchmarkTask(Task):
         return list(found.values())
 
     def problem(self, row: BenchmarkRow) -> Problem:
-        instruction = self.benchmark.template.instruction
+        template = self.benchmark.template
         key = row.key or hashlib.sha256(row.question.encode("utf-8", "replace")).hexdigest()[:12]
         return Problem(
             id=f"{self.benchmark.name}/{key}",
             task=self.name,
-            text=f"{row.question}\n\n{instruction}",
-            instruction=instruction,
+            text="\n\n".join(filter(None, (row.question, template.instruction, template.form))),
+            instruction=template.instruction,
             data={**self.benchmark.settings, **row.data},
+            answer_form=template.form,
         )
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
