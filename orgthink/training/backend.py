@@ -20,8 +20,7 @@ from orgthink.models.model_files import ModelFiles
 from orgthink.models.trainable import Trainable
 from orgthink.training import checkpoint
 from orgthink.training.gradients import Accumulator, gradient_norm
-from orgthink.training.logprobs import token_logprobs
-from orgthink.training.packing import Pack, most_tokens, packs
+from orgthink.training.packing import Pack, most_tokens, packs, token_logprobs
 from orgthink.training.policy_loss import PolicyLoss, per_row_log_ratio, token_losses
 from orgthink.training.rows import PolicyRow
 from orgthink.util.errors import UserError
@@ -170,16 +169,12 @@ class EmbeddedBackend:
         `pack_tokens` is the largest number of tokens in a forward pass. `reference` is the policy of the KL penalty.
         `mixed_precision` computes in bfloat16; weights, gradients and optimizer stay as they are.
         """
-        self._model, self._sampler, self._pack_tokens = model, sampler, most_tokens(model, pack_tokens)
+        self._model, self.sampler, self._pack_tokens = model, sampler, most_tokens(model, pack_tokens)
         self._gradients = Accumulator(model)
         self._model_files = ModelFiles(base)
         self._reference, self._mixed_precision = reference, mixed_precision
         self._parameters = list(model.parameters())
         self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
-
-    @property
-    def sampler(self) -> Engine:
-        return self._sampler
 
     @torch.no_grad()
     def logprobs(self, rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
@@ -225,7 +220,7 @@ class EmbeddedBackend:
         return norm
 
     async def sync_sampler(self, version: str) -> None:
-        await self._sampler.update_weights(self._model.to_hf(), version)
+        await self.sampler.update_weights(self._model.to_hf(), version)
 
     def save(self, folder: Path) -> None:
         self._model_files.write(folder / "model")

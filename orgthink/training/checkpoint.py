@@ -118,10 +118,7 @@ def restored(run: Path, restore: Callable[[Path], T]) -> tuple[Path, T] | None:
 def state(folder: Path) -> dict[str, Any]:
     """The content of `trainer.json`: the step and the position in the data. UserError if it is damaged."""
     file = folder / "trainer.json"
-    try:
-        found = json.loads(read_whole(file))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{file} cannot be read: {error}") from error
+    found = _json(file)
     if not isinstance(found, dict) or found.get("step") != _step(folder):
         raise UserError(f"{file} is not of step {_step(folder)}")
     return found
@@ -205,13 +202,17 @@ def save_state(file: Path, state: Any) -> None:
 
 def load_state(file: Path, cls: type[T]) -> T:
     """Read a dataclass of type `cls`. UserError that names the file if it is damaged or holds something else."""
+    return typed(cls, _json(file), file)
+
+
+def _json(file: Path) -> Any:
+    """The JSON in a file. UserError that names the file if it cannot be read."""
     try:
-        data = json.loads(read_whole(file, MOST))
+        return json.loads(read_whole(file, MOST))
     except UserError:
         raise
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{file} cannot be read: {error}") from error
-    return typed(cls, data, file)
 
 
 def say_start(settings: Any, step: int, removed: int) -> None:

@@ -66,7 +66,7 @@ class Episodes:
         known = set(mixed(episodes))
         selected = [e for e in episodes if e.problem.id in known] if settings.mixed else episodes
         dropped = len({e.problem.id for e in episodes} - known) if settings.mixed else 0
-        groups = grouped(selected, rewards, random.Random(seed) if settings.shuffled else None)
+        groups = grouped(selected, rewards)
         require_version(episodes, str(step), self._plan.trains)
         with user_input():
             advantages = advantages_of(settings.credit, groups, self._crash)
@@ -145,15 +145,9 @@ def _mistaken(trace: Trace, sampled_by: str | None, version: str, trained: bool)
     return f"sampled by version {sampled_by}, not by {version}: the sampler did not take the new weights"
 
 
-def grouped(
-    episodes: Sequence[Episode], rewards: Mapping[str, Score], shuffle: random.Random | None = None
-) -> dict[str, dict[str, float]]:
-    """Problem id → episode id → R. With `shuffle`, the rewards of each group are permuted at random."""
+def grouped(episodes: Sequence[Episode], rewards: Mapping[str, Score]) -> dict[str, dict[str, float]]:
+    """Problem id → episode id → R."""
     groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for episode in episodes:
         groups[episode.problem.id][episode.id] = rewards[episode.id].total
-    if shuffle is not None:
-        for group in groups.values():
-            permuted = shuffle.sample(list(group.values()), len(group))
-            group.update(zip(group, permuted, strict=True))
     return dict(groups)

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from orgthink.models.trainable import Trainable
-from orgthink.training.logprobs import token_logprobs
-from orgthink.training.packing import Pack
+from orgthink.training.packing import Pack, token_logprobs
 from orgthink.training.rows import Row
 from orgthink.util.errors import UserError
 

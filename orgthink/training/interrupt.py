@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from types import FrameType
@@ -98,16 +98,11 @@ async def beside_the_loop(work: Callable[[], T]) -> T:
 
 def _begun(work: Callable[[], T]) -> tuple[Future[T], threading.Event]:
     """The future result of a new thread, and the event that stops the training."""
-    result, stop, context = Future[T](), threading.Event(), copy_context()
+    stop, context = threading.Event(), copy_context()
     context.run(STOP.set, stop)
-
-    def run() -> None:
-        try:
-            result.set_result(context.run(work))
-        except BaseException as error:  # the caller gets it
-            result.set_exception(error)
-
-    threading.Thread(target=run, name="training").start()
+    thread = ThreadPoolExecutor(1, "training")
+    result = thread.submit(context.run, work)
+    thread.shutdown(wait=False)
     return result, stop
 
 

@@ -28,10 +28,14 @@ from orgthink.rewards import Score
 
 OUTCOME = {"reward": "reward {:.3f}", "all_correct": "all correct {:.0%}"}
 """Formats of metrics in the progress line: outcomes come first."""
-ROUNDS = {"rounds": "rounds {:.1f}", "calls_per_round": "calls a round {:.2f}", "cost_units": "cost {:.1f}"}
-"""Formats of the metrics of managers, which follow the outcomes."""
-LATENCY = {"concurrency_pool": "η {:.2f}", "critical_path_steps": "path {:.0f}"}
-"""Formats of the metrics of latency, which come last."""
+STRUCTURE = {
+    "rounds": "rounds {:.1f}",
+    "calls_per_round": "calls a round {:.2f}",
+    "cost_units": "cost {:.1f}",
+    "concurrency_pool": "η {:.2f}",
+    "critical_path_steps": "path {:.0f}",
+}
+"""Formats of the metrics of managers and of latency, which come last."""
 
 
 def rollout_metrics(episodes: Sequence[Episode], rewards: Mapping[str, Score], tags: CallTags = TAGS) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from orgthink.credit import EpisodeCredit
 from orgthink.credit.shared import SharedCredit
-from orgthink.evaluation.specs import RoleSpec
 from orgthink.record.episode import Episode
 from orgthink.rewards import REWARDS
 from orgthink.training.backend import PolicyBackend, Signals
@@ -60,6 +59,8 @@ class Optimization(ABC):
     A sampled token takes about 40 bytes: 256 episodes of 2,000 tokens take 20 MB per step."""
     keep: int | None = RETAINED
     """Number of newest checkpoints that are kept; `None`: all."""
+    rollout: Any
+    """Problems, budgets and sampling of the rollouts, with at least a `task` and a `temperature`."""
 
     report_every: ClassVar[int] = 1
     """Number of steps between two progress lines if the output is not a terminal."""
@@ -90,21 +91,6 @@ class Optimization(ABC):
         return (step - 1) % self.record_every == 0 or step == self.steps
 
     @property
-    @abstractmethod
-    def temperature(self) -> float:
-        """Temperature of the rollouts."""
-
-    @property
-    def task(self) -> str:
-        """Name of the task of the rollouts; empty if unknown."""
-        return ""
-
-    @property
-    def frozen(self) -> Mapping[str, RoleSpec]:
-        """Frozen models by their names in the recipe."""
-        return {}
-
-    @property
     def made_for(self) -> Mapping[str, Any]:
         """Entries of the trained model's orgthink.json: how it was trained, and so how it is evaluated by default."""
         return {}
@@ -122,14 +108,9 @@ class Optimization(ABC):
         """The most important metrics of a step, as one line for the user."""
 
 
-def idle_text(line: Mapping[str, Any]) -> list[str]:
-    """A part of the progress line of a step that had nothing to train on."""
-    return ["nothing to train on"] if line.get("trained_tokens") == 0 else []
-
-
-def step_seconds(line: Mapping[str, Any]) -> float:
-    """Seconds of a step, from its metrics."""
-    return sum(line["seconds"].values())
+def last_parts(line: Mapping[str, Any]) -> list[str]:
+    """The last parts of the progress line of a step: whether it had nothing to train on, and its seconds."""
+    return ["nothing to train on"] * (line.get("trained_tokens") == 0) + [f"{sum(line['seconds'].values()):.0f} s"]
 
 
 class Unmoved(Exception):

@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from orgthink.evaluation.specs import RoleSpec
 from orgthink.measure.summary import surviving_measures
 from orgthink.organizations.prompts import STYLES
 from orgthink.record.episode import Episode
 from orgthink.record.guard import engine_failed
 from orgthink.rewards import REWARDS, EpisodeReward, Score
 from orgthink.rewards.asyncthink import AsyncThinkReward
-from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_metrics
-from orgthink.training.optimization import Optimization, idle_text, step_seconds
+from orgthink.training.metrics import OUTCOME, STRUCTURE, means, rollout_metrics
+from orgthink.training.optimization import Optimization, last_parts
 from orgthink.training.rollout import ProblemStream, Rollout
 from orgthink.training.scores import score_of
 from orgthink.util.errors import UserError
@@ -36,8 +35,6 @@ class RlSettings(Optimization):
     """Reward R of an episode."""
     mixed: bool = False
     """Whether only mixed groups are trained on: groups with some, but not only, all correct answers."""
-    shuffled: bool = False
-    """Whether rewards are permuted at random within each group. This is a control that must not learn."""
 
     def __post_init__(self) -> None:
         Optimization.__post_init__(self)
@@ -60,18 +57,6 @@ class RlSettings(Optimization):
                     "credit.least above that, lower other parts of the reward (reward.gate=correct, "
                     "reward.weight=0), or set credit.kind=shared"
                 )
-
-    @property
-    def task(self) -> str:
-        return self.rollout.task
-
-    @property
-    def temperature(self) -> float:
-        return self.rollout.temperature
-
-    @property
-    def frozen(self) -> Mapping[str, RoleSpec]:
-        return self.rollout.models
 
     @property
     def made_for(self) -> Mapping[str, Any]:
@@ -108,9 +93,9 @@ class RlSettings(Optimization):
 
     def progress_text(self, line: Mapping[str, Any]) -> str:
         own = {name: f"{name} {{:.3g}}" for name in self.rollout.made.measures}
-        watched = {**OUTCOME, **getattr(self.reward, "watched", {}), **ROUNDS, **own, **LATENCY}
+        watched = {**OUTCOME, **getattr(self.reward, "watched", {}), **own, **STRUCTURE}
         parts = [_formatted(form, line[name]) for name, form in watched.items() if name in line]
-        return "  ".join([*parts, *idle_text(line), f"{step_seconds(line):.0f} s"])
+        return "  ".join([*parts, *last_parts(line)])
 
 
 def _formatted(form: str, value: float | None) -> str:

@@ -22,7 +22,7 @@ from orgthink.runtime.organization import Organization
 from orgthink.tasks import task_named
 from orgthink.tasks.task import endless
 from orgthink.util.concurrency import run_all
-from orgthink.util.errors import UserError, require_at_least
+from orgthink.util.errors import UserError, require_above_zero, require_at_least
 
 SLOTS = 192
 """Requests that the local sampler decodes in parallel. A step rolls out more episodes than that."""
@@ -53,12 +53,8 @@ class Rollout:
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "max_tokens", "problems")
-        if self.group < 2:
-            raise ValueError(
-                f"group is {self.group}: an advantage is relative to other attempts, so it must be at least 2"
-            )
-        if not 0 < self.temperature < float("inf"):
-            raise ValueError(f"temperature is {self.temperature}: training samples, so it must be above 0")
+        require_at_least(2, self, "group")  # an advantage is relative to other attempts
+        require_above_zero(self, "temperature")
         for name, model in self.models.items():
             if name in self.roles:
                 raise ValueError(f"roles and models both name {name}: a trained role has no frozen model")

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 
 from orgthink.record.episode import Episode, Origin, Span, Trace
 
-Encode = Callable[[str], tuple[int, ...]]
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -23,24 +21,15 @@ class Row:
         return len(self.token_ids)
 
 
-def row_of(trace: Trace, encode: Encode | None = None, eos_id: int | None = None) -> Row:
-    """The row of a trace. Each span without ids, such as a teacher's, is encoded by itself with `encode`.
-
-    `eos_id` is appended as a trained token. ValueError if a span has no ids and there is no `encode`.
-    """
+def row_of(trace: Trace) -> Row:
+    """The row of a trace. ValueError if a span has no token ids."""
     ids: list[int] = []
     trained: list[bool] = []
     for span in trace.spans:
-        span_ids = span.token_ids
-        if span_ids is None:
-            if encode is None:
-                raise ValueError(f"{trace.agent}: a {span.origin} span has no token ids and there is no tokenizer")
-            span_ids = encode(span.text)
-        ids.extend(span_ids)
-        trained.extend([span.origin is Origin.SAMPLED] * len(span_ids))
-    if eos_id is not None:
-        ids.append(eos_id)
-        trained.append(True)
+        if span.token_ids is None:
+            raise ValueError(f"{trace.agent}: a {span.origin} span has no token ids")
+        ids.extend(span.token_ids)
+        trained.extend([span.origin is Origin.SAMPLED] * len(span.token_ids))
     return Row(tuple(ids), tuple(trained))
 
 

@@ -171,8 +171,7 @@ def _step(
         return value, value.item()
 
     loss = sum(gradients.add(parts, share))
-    parameters = _trained(course.model)
-    norm = gradient_norm(parameters, settings.clip)
+    norm = gradient_norm(_trained(course.model), settings.clip)
     if not math.isfinite(loss):
         raise UserError(f"the loss of step {step + 1} is {loss}, over {tokens} trained tokens: {UNSOUND}")
     for group in optimizer.param_groups:

@@ -101,14 +101,14 @@ def complaint(arguments, capsys) -> str:
 
 
 def test_a_run_folder_remembers_what_was_set(tmp_path):
-    given = ("rollout.group=16", "reward.weight=0", "shuffled=true", "loss.reduction=episode-mean", "pack_tokens=64")
+    given = ("rollout.group=16", "reward.weight=0", "mixed=true", "loss.reduction=episode-mean", "pack_tokens=64")
     given += ("rollout.limits.max_tokens=none", "rollout.organization.settings.prompts=paper", "learning_rate=1e-3")
     job = adjusted(MINE, {"lora": LoraSettings(4), "device": "cpu"}, given)
     settings, rollout = job.settings, job.settings.rollout
     assert (job.lora, job.device, job.pack_tokens) == (LoraSettings(4), "cpu", 64)
     assert (rollout.group, rollout.limits.max_tokens, rollout.limits.capacity) == (16, None, 3)
     assert rollout.organization.settings == {"prompts": "paper"}
-    assert (settings.reward.weight, settings.shuffled, settings.loss.reduction) == (0, True, "episode-mean")
+    assert (settings.reward.weight, settings.mixed, settings.loss.reduction) == (0, True, "episode-mean")
     assert settings.learning_rate == 1e-3
     assert replace(job, settings=MINE.settings, lora=None, device="auto", pack_tokens=1024) == MINE
     assert RECIPES[RECIPE] == ASYNCTHINK, "a recipe is not changed by a run of it"
@@ -170,7 +170,7 @@ def test_to_set_a_recipe_as_it_is_changes_nothing(name):
         "loss.clip_low=-1",
         "minibatches=99",
         "normalise=yes",
-        "shuffled=perhaps",
+        "mixed=perhaps",
         "learning_rate=none",
         "learning_rate=nan",
         "learning_rate=-1",

@@ -121,10 +121,7 @@ def _pair(row: Any, place: str) -> Pair:
         there = f"; it has {', '.join(map(str, row))}" if row else ""  # of parquet only known columns are read
         raise UserError(f"{place}: no {' and no '.join(missing)}{there}")
     values = {name: value for name, value in row.items() if value is not None}
-    for name, form in _ORIGIN.items():
-        if not isinstance(values.get(name, form()), form):
-            del values[name]
-    pair = typed(Pair, values, place)
+    pair = typed(Pair, {name: v for name, v in values.items() if isinstance(v, _ORIGIN.get(name, object))}, place)
     for name in ("query", "response"):
         if not getattr(pair, name):
             raise UserError(f"{place}: the {name} is empty")

@@ -182,7 +182,9 @@ def manager_row(trace: Trace, tokenizer: Tokenizer, end: int, tags: CallTags = T
     """
     if all(_own(span, tokenizer) for span in trace.spans):
         return row_of(trace)
-    return row_of(_respelled(trace, tokenizer, end)) if _bare(trace, tags) else None
+    response = next((span.text for span in trace.spans if span.origin is Origin.INJECTED), "")
+    bare = response.startswith(tags.response[0])  # not a turn of a chat template
+    return row_of(_respelled(trace, tokenizer, end)) if bare else None
 
 
 def _unfit(episode: Episode, spelled: Callable[[Episode], Row | None], longest: int | None) -> Exclusion | None:
@@ -203,12 +205,6 @@ def _own(span: Span, tokenizer: Tokenizer) -> bool:
     if span.origin is Origin.SAMPLED and ids and ids[-1] in tokenizer.eos_ids:
         ids = ids[:-1]  # an end-of-text token has no text
     return tokenizer.encode(span.text) == ids or "".join(map(tokenizer.pieces().piece, ids)) == span.text
-
-
-def _bare(trace: Trace, tags: CallTags) -> bool:
-    """Whether the first injected text begins with the tag of a response, not with a turn of a chat template."""
-    response = next((span.text for span in trace.spans if span.origin is Origin.INJECTED), "")
-    return response.startswith(tags.response[0])
 
 
 def _respelled(trace: Trace, tokenizer: Tokenizer, end: int) -> Trace:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -65,8 +64,6 @@ class Chain:
     """Number of the chain in the training."""
     problem: Problem
     """Problem to solve."""
-    began: float
-    """Start time on the monotonic clock. Time between two processes does not count."""
     episode: Episode | None = None
     """The last stage and the outputs from which its inputs are made; `None` before the first segment."""
 
@@ -173,7 +170,7 @@ class Pipeline:
     def _next(self, sampler: Engine) -> Chain:
         """The chain of the next problem that is short enough."""
         for _ in range(MOST_REPEATS):
-            chain = Chain(self._begun, next(self._problems), time.monotonic())
+            chain = Chain(self._begun, next(self._problems))
             self._begun += 1
             if self._fits(sampler, GroupInput(STREAMS[0]).messages(chain.problem, self._plan.prompts)):
                 return chain
@@ -186,7 +183,7 @@ class Pipeline:
     async def _advanced(self, chain: Chain, sampler: Engine, record: Record) -> Chain:
         """The chain after one segment. A bug ends the chain, and nothing of it is trained."""
         segments = Segments(self._rules, lambda messages: self._fits(sampler, messages), chain.episode)
-        policy, since = Backing(sampler, self._sampling), time.monotonic() - chain.began
+        policy, since = Backing(sampler, self._sampling), chain.episode.seconds if chain.episode else 0.0
         guard = Guard(chain.problem, segments.name, chain.number, self._limits.capacity, self._crash)
         how = {"limits": self._limits, "sample": chain.number, "since": since, "broken": record}
         tried = attempt(segments, chain.problem, policy, **how)
@@ -198,9 +195,9 @@ class Pipeline:
         return lambda folder: save_state(folder / "chains.json", state)
 
     def load(self, folder: Path) -> None:
-        state, now = load_state(folder / "chains.json", State), time.monotonic()
+        state = load_state(folder / "chains.json", State)
         self._begun = state.begun
-        self._chains = [Chain(one.sample, one.problem, now - one.seconds, one) for one in state.chains]
+        self._chains = [Chain(one.sample, one.problem, one) for one in state.chains]
         self._problems = islice(endless(self._rules.task, self._seed), state.begun, None)
 
 

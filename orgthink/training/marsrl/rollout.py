@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal, TypeVar, get_args
 
-from orgthink.util.errors import require_at_least
+from orgthink.util.errors import require_above_zero, require_at_least
 
 T = TypeVar("T", bound=Hashable)
 
@@ -87,12 +87,10 @@ class MarsRollout:
         require_at_least(1, self, "max_tokens", "max_input", "problems", "take")
         if self.segment is not None and not 1 <= self.segment <= self.max_tokens:
             raise ValueError(f"segment is {self.segment}: it must be from 1 to max_tokens, {self.max_tokens}")
-        if self.group < 2:
-            raise ValueError(f"group is {self.group}: an advantage compares outputs, so it must be at least 2")
+        require_at_least(2, self, "group")  # an advantage compares outputs
+        require_above_zero(self, "temperature")
         if self.strategy == "balanced" and self.take % 2:
             raise ValueError(f"take is {self.take}: balanced sampling needs an even number")
-        if not 0 < self.temperature < float("inf"):
-            raise ValueError(f"temperature is {self.temperature}: training samples, so it must be above 0")
         if self.live < self.group:
             raise ValueError(f"live is {self.live}: it must be at least group, {self.group}")
         if not self.roles or len(set(self.roles)) < len(self.roles):

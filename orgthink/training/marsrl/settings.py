@@ -16,7 +16,7 @@ from orgthink.tasks.task import endless
 from orgthink.training.marsrl.chain import FinishedGroup, Rules, finished_in_step
 from orgthink.training.marsrl.rollout import ROLES, STREAMS, MarsRollout, role_of
 from orgthink.training.metrics import mean
-from orgthink.training.optimization import Optimization, idle_text, step_seconds
+from orgthink.training.optimization import Optimization, last_parts
 from orgthink.util.errors import UserError, user_input
 from orgthink.util.settings import class_by_kind
 
@@ -49,14 +49,6 @@ class MarsSettings(Optimization):
                 prompt(plan.prompts, role, problem)
 
     @property
-    def task(self) -> str:
-        return self.rollout.task
-
-    @property
-    def temperature(self) -> float:
-        return self.rollout.temperature
-
-    @property
     def made_for(self) -> Mapping[str, Any]:
         style = {"prompts": self.rollout.prompts} if self.rollout.prompts in tuple(STYLES) else {}
         return {**style, "max_tokens": self.rollout.max_tokens}
@@ -82,7 +74,7 @@ class MarsSettings(Optimization):
 
     def progress_text(self, line: Mapping[str, Any]) -> str:
         rewards = "  ".join(f"{role} {'–' if r is None else f'{r:.3f}'}" for role, r in line["rewards"].items())
-        return "  ".join([rewards, f"chains {line['chains']}", *idle_text(line), f"{step_seconds(line):.0f} s"])
+        return "  ".join([rewards, f"chains {line['chains']}", *last_parts(line)])
 
 
 def rollout_metrics(finished: Sequence[FinishedGroup]) -> dict[str, Any]:

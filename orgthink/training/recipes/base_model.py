@@ -34,11 +34,6 @@ def require_unchanged(
         folder.write_json(name, {**content, **(further or {})})
 
 
-def require_same_weights(folder: RunFolder, model: Path) -> None:
-    """UserError if the weights of a model's folder are not those that the training began with."""
-    require_unchanged(folder, "base.json", model, {file.name: sha256(file) for file in model.glob("*.safetensors")})
-
-
 def require_same_problems(folder: RunFolder, task: str) -> None:
     """UserError if the file of a task, if it has one, is not that with which the training began."""
     if (file := file_of(task)) is not None:
@@ -80,17 +75,13 @@ class FromModel:
             raise UserError(f"in {self.dtype} most updates of whole weights are rounded away: train with {ways}")
 
     def start_folder(self, folder: RunFolder) -> Path:
-        """The folder of the model that a training opens, see `start_folder`."""
+        """The folder of the model that a training opens. UserError if it needs the first weights and they changed."""
+        base = model_folder(self.model)
         kl = isinstance(self.settings, Optimization) and self.settings.loss.kl > 0
-        return start_folder(self.model, folder, self.lora is not None or kl)
-
-
-def start_folder(model: str | None, folder: RunFolder, needed: bool = False) -> Path:
-    """The folder of the model that a training starts from. UserError if its weights are `needed` and have changed."""
-    base = model_folder(model)
-    if needed:
-        require_same_weights(folder, base)
-    return base
+        if self.lora is not None or kl:
+            weights = {file.name: sha256(file) for file in base.glob("*.safetensors")}
+            require_unchanged(folder, "base.json", base, weights)
+        return base
 
 
 def model_folder(model: str | None) -> Path:

@@ -201,7 +201,7 @@ class Reinforced(FromModel, ABC):
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         base = self.start_folder(folder)
-        require_same_problems(folder, self.settings.task)
+        require_same_problems(folder, self.settings.rollout.task)
         backend = self.backend(base)
         try:
             return train_policy(backend, self.source(), self.settings, folder, report)

@@ -168,10 +168,6 @@ def go_on(folder: RunFolder, report: Report) -> Path:
     return made / "model" if (made / "model").is_dir() else made
 
 
-if TYPE_CHECKING:
-    from orgthink.training.recipes.jobs import Job
-
-
 def outlook(job: Job) -> dict[str, Any]:
     """The job as config.json would store it and, for reinforcement learning, its bounds per step."""
     bounds = {"bounds": job.settings.bounds()} if isinstance(job, Reinforced) else {}

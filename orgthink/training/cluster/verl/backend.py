@@ -23,7 +23,6 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
-from verl.utils.tracking import Tracking
 from verl.workers.engine_workers_tinker import TinkerActorRolloutRefWorker
 
 from orgthink.engines.engine import Engine
@@ -61,16 +60,12 @@ class VerlBackend:
 
         UserError if that cannot be done.
         """
-        self._trainer, self._sampler, self._model_files = trainer, sampler, ModelFiles(base)
+        self._trainer, self.sampler, self._model_files = trainer, sampler, ModelFiles(base)
         self._workers = trainer.actor_rollout_wg
         self._parts = max(self._workers._query_dispatch_info("actor")) + 1
         self._numbers = count()
         self._loss: PolicyLoss | None = None
         self._awake = False
-
-    @property
-    def sampler(self) -> Engine:
-        return self._sampler
 
     def logprobs(self, rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
         with self._placed(rows) as (batch, keys):
@@ -203,16 +198,9 @@ class OrganizationTrainer(PPOTrainer):
         base, client = model_folder(job.model), agent_loop_manager.client
         stretch = self.config.orgthink.stretch
         engine = VerlEngine(client, Tokenizer(base), name=base.name, context=max_context(job), stretch=stretch)
-        tracking = Tracking(
-            project_name=self.config.trainer.project_name,
-            experiment_name=self.config.trainer.experiment_name,
-            default_backend=list(self.config.trainer.logger),
-            config={**self.config, "run": folder.config},
-        )
 
         def report(line: dict[str, Any]) -> None:
             show(f"step {line['step']}/{job.steps}  {job.settings.progress_text(line)}")
-            tracking.log({name: value for name, value in line.items() if isinstance(value, int | float)}, line["step"])
 
         with _watched_nodes(lambda message: folder.write(FAULT, message)):
             try:

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from orgthink.evaluation.specs import RoleSpec
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.recipes.base_model import model_folder, require_same_problems
@@ -86,7 +87,8 @@ def require(job: Job, placement: Placement) -> None:
     if job.mixed_precision and placement.device == "cpu":
         raise UserError("verl computes in bfloat16 on GPUs and in float32 on a CPU: leave mixed_precision out")
     max_context(job)
-    for name, model in job.settings.frozen.items():
+    models: Mapping[str, RoleSpec] = getattr(job.settings.rollout, "models", {})  # MarsRL has no frozen ones
+    for name, model in models.items():
         if model.engine.engine == "vllm":
             raise UserError(f"{name}: verl uses the GPUs; serve {model.engine.model} elsewhere and give its URL")
 
@@ -192,7 +194,7 @@ def _of_rollout(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
     }
     return {
         f"{rollout}.name": "orgthink_cpu" if placement.device == "cpu" else "vllm",
-        f"{rollout}.temperature": job.settings.temperature,
+        f"{rollout}.temperature": job.settings.rollout.temperature,
         f"{rollout}.calculate_log_probs": True,
         f"{rollout}.max_model_len": most,
         "data.max_prompt_length": most // 2,  # verl needs two parts; each request names its own length
@@ -220,7 +222,7 @@ def run(folder: RunFolder, placement: Placement) -> Path:
     job.require()
     assert isinstance(job, Reinforced)
     job.start_folder(folder)  # checks the base weights
-    require_same_problems(folder, job.settings.task)
+    require_same_problems(folder, job.settings.rollout.task)
     place = [f"hydra.run.dir={folder.path.resolve() / 'hydra'}", "hydra.output_subdir=null"]  # not ./outputs
     command = [sys.executable, "-P", "-m", "verl.trainer.main_ppo", *settings(job, folder.path, placement), *place]
     environment = {"VERL_USE_EXTERNAL_MODULES": _modules(placement), "TOKENIZERS_PARALLELISM": "false"}

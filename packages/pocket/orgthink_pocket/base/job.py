@@ -12,7 +12,7 @@ from orgthink.models.decoder import Decoder
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.models.trainable import resolve_device
 from orgthink.record.folder import RunFolder
-from orgthink.training.recipes.base_model import model_folder, start_folder
+from orgthink.training.recipes.base_model import model_folder
 from orgthink.training.recipes.jobs import Report
 from orgthink.training.rows import Row
 from orgthink.training.sft import Course, SftSettings, train
@@ -45,10 +45,7 @@ class Base:
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         place, device = folder.path / "tokenizer", resolve_device(self.device)
-        if self.model is None:
-            weights = model.fresh(self.settings.seed)
-        else:
-            weights = Decoder.load(start_folder(self.model, folder))
+        weights = model.fresh(self.settings.seed) if self.model is None else Decoder.load(model_folder(self.model))
         model.write_folder(place)
         rows = partial(_rows, Tokenizer(place), lessons.MIXTURES[self.mixture])
         course = Course(weights.to(device), rows, model.write_folder)

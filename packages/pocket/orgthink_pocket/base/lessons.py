@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.episode import Problem, Trace
@@ -155,7 +155,15 @@ def rows(seed: int, pool: int, tokenizer: Tokenizer, mixture: Mixture = MIXTURE)
 
 
 def _fitting(traces: list[Trace], tokenizer: Tokenizer) -> list[Row]:
-    """The rows that fit the context. Managers' traces have their own end of text."""
-    (eos,) = tokenizer.eos_ids
-    made = (row_of(trace, tokenizer.encode, eos if trace.spans[-1].token_ids is None else None) for trace in traces)
-    return [row for row in made if len(row) <= rehearsals.LONGEST]
+    """The rows that fit the context."""
+    return [row for trace in traces if len(row := _row(trace, tokenizer)) <= rehearsals.LONGEST]
+
+
+def _row(trace: Trace, tokenizer: Tokenizer) -> Row:
+    """The row of a trace. Each span without ids is encoded by itself. Managers' traces have their own end of text."""
+    ids = [tokenizer.encode(span.text) if span.token_ids is None else span.token_ids for span in trace.spans]
+    spans = [replace(span, tokens=len(own), token_ids=own) for span, own in zip(trace.spans, ids, strict=True)]
+    row = row_of(replace(trace, spans=tuple(spans)))
+    if trace.spans[-1].token_ids is not None:
+        return row
+    return Row((*row.token_ids, *tokenizer.eos_ids), (*row.trained, True))

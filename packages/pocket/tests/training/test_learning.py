@@ -49,15 +49,31 @@ def test_a_trend_is_told_from_noise(slope, found):
     assert (chance_of_rise(noise + slope * np.arange(10)) < 0.01) is found
 
 
+SHUFFLED = """
+from random import Random
+from orgthink.credit.shared import SharedCredit
+
+
+class Shuffled(SharedCredit):
+    def __call__(self, groups):
+        rng = Random(repr(groups))
+        dealt = {name: rng.sample(list(group.values()), len(group)) for name, group in groups.items()}
+        return SharedCredit.__call__(self, {name: dict(zip(groups[name], dealt[name], strict=True)) for name in groups})
+"""
+"""Rewards are permuted at random within each group."""
+
+
 @pytest.mark.learning
 def test_the_reward_rises_and_a_shuffled_one_does_not(tmp_path: Path):
     runs = {name: tmp_path / name for name in ("true", "shuffled")}
+    (tmp_path / "shuffled.py").write_text(SHUFFLED)
+    credits = {"true": "shared", "shuffled": f"{tmp_path / 'shuffled.py'}:Shuffled"}
     command = (sys.executable, "-m", "orgthink", "train", "asyncthink-pocket")
     options = ("--steps", str(STEPS), "--device", "cpu")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     processes = [
         subprocess.Popen(
-            [*command, *options, "--out", str(run), "--set", f"shuffled={name == 'shuffled'}"], env=environment
+            [*command, *options, "--out", str(run), "--set", f"credit.kind={credits[name]}"], env=environment
         )
         for name, run in runs.items()
     ]
