@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
+from orgthink.models.model_files import indexed_weights
 from orgthink.util.errors import UserError, pick
 from orgthink.util.files import made, sha256
 from orgthink.util.tabular import json_object
@@ -46,9 +47,6 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 FILES = ["*.json", "*.jinja", "tokenizer*", "*.safetensors"]
 """Files of a hub's model that are downloaded; the last kind are the weights."""
-
-INDEX = "model.safetensors.index.json"
-"""Names the files of weights, if there are several."""
 
 
 def cache() -> Path:
@@ -95,7 +93,10 @@ def source_of(folder: Path) -> str | None:
     if folder.parent.name == "snapshots":
         return f"revision {folder.name}"
     file = folder / "dequantized.json"
-    return "dequantized from {file}, sha256 {sha256}".format_map(json_object(file)) if file.is_file() else None
+    if not file.is_file():
+        return None
+    found = json_object(file)
+    return f"dequantized from {found.get('file')}, sha256 {found.get('sha256')}"
 
 
 def name_of(folder: Path) -> str:
@@ -132,15 +133,19 @@ def _snapshot(name: str, weights: bool, **how: Any) -> Path | None:
         if how:
             return None
         raise
-    index = folder / INDEX
-    named = json_object(index).get("weight_map", {}).values() if index.is_file() else ["*.safetensors"]
-    wanted = ["config.json", *(set(named) if weights else ())]
-    return folder if all(any(folder.glob(one)) for one in wanted) else None
+    complete = (folder / "config.json").is_file() and (not weights or _has_weights(folder))
+    return folder if complete else None
+
+
+def _has_weights(folder: Path) -> bool:
+    """Whether all files of weights are there."""
+    named = indexed_weights(folder)
+    return all((folder / file).is_file() for file in named) if named else any(folder.glob("*.safetensors"))
 
 
 def _converted(file: Path) -> Path:
     """The folder of a GGUF file, which is converted once."""
-    folder = cache() / f"{re.sub(r'[^A-Za-z0-9._-]', '-', file.stem)[:80]}-{sha256(file)[:12]}"
+    folder = cache() / f"{re.sub(r'[^A-Za-z0-9._-]', '-', file.stem)[:80]}-{sha256(file)[:32]}"
     if not folder.is_dir():
         show(f"orgthink: {file} is converted once, to {folder}", error=True)
         _converter()(file, folder)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from orgthink.models.config import DecoderConfig
 from orgthink.models.decoder import Attend
 from orgthink.models.lora import ADAPTER, LoraSettings, read_tensors
+from orgthink.models.model_files import indexed_weights
 from orgthink.models.tree_attention import tree_attention
 from orgthink.util.errors import UserError
 from orgthink.util.tabular import json_object
@@ -286,6 +287,7 @@ def open_model(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
         raise UserError(f"training this model needs {error.name}: pip install 'orgthink[train]'") from error
     if kernel := _kernel(json_object(folder / "config.json")):
         raise UserError(f"{folder / 'config.json'} names the code {kernel!r}: a model may name none")
+    indexed_weights(folder)
     try:
         with _quiet():
             model, found = AutoModelForCausalLM.from_pretrained(

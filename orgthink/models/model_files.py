@@ -34,17 +34,40 @@ NAMES = (
 """Names that transformers and orgthink know."""
 
 
+INDEX = "model.safetensors.index.json"
+"""Names the files of weights, if there are several."""
+
+
 def model_files(folder: Path) -> list[Path]:
     """Config, tokenizer and presets of a model folder. UserError for a file that cannot be copied, and for an adapter
-    that is not merged: transformers adds it to the weights, and would look for it in the trained model too."""
-    if (folder / "adapter_config.json").exists():
-        raise UserError(f"{folder} has an adapter, adapter_config.json: merge it into the weights, or remove it")
+    that is not merged."""
+    require_no_adapter(folder)
     files = [folder / name for name in NAMES if os.path.lexists(folder / name)]
     for file in files:
         if not file.is_file() or not os.access(file, os.R_OK):
             raise UserError(f"{file} is not a readable file: a trained model would lack it")
         if not is_own(file):
             raise UserError(f"{file} is a link out of its folder: replace it with a copy")
+    return files
+
+
+def require_no_adapter(folder: Path) -> None:
+    """UserError for an adapter that is not merged. Our decoder would ignore it; transformers would add it to the
+    weights, and its configuration may name a module to import."""
+    if os.path.lexists(folder / "adapter_config.json"):
+        raise UserError(f"{folder} has an adapter, adapter_config.json: merge it into the weights, or remove it")
+
+
+def indexed_weights(folder: Path) -> set[str]:
+    """The files of weights that an index names; empty without an index. UserError for other files than safetensors in
+    this folder: transformers would read those too."""
+    index = folder / INDEX
+    if not index.is_file():
+        return set()
+    named = json_object(index).get("weight_map")
+    files = set(map(str, named.values())) if isinstance(named, dict) else set()
+    if not files or not all(file.endswith(".safetensors") and "/" not in file for file in files):
+        raise UserError(f"{index} must name safetensors files of its folder, and nothing else")
     return files
 
 

@@ -13,7 +13,7 @@ from orgthink.models.config import UnknownArchitecture
 from orgthink.models.decoder import Decoder
 from orgthink.models.huggingface import HuggingFaceModel, open_model, require_plain_head
 from orgthink.models.lora import LoraSettings
-from orgthink.models.model_files import model_files
+from orgthink.models.model_files import model_files, require_no_adapter
 from orgthink.util.errors import UserError
 from orgthink.util.files import write_whole
 from orgthink.util.tabular import json_object
@@ -25,7 +25,8 @@ Trainable = Decoder | HuggingFaceModel
 
 def open_decoder(folder: Path, dtype: torch.dtype = torch.float32) -> Trainable:
     """Open a Hugging Face folder: by `Decoder` or, for an architecture that it does not compute, by transformers, which
-    is slower. ValueError if the folder has no complete causal model."""
+    is slower. ValueError if the folder has no complete causal model, or an adapter."""
+    require_no_adapter(folder)
     try:
         return Decoder.load(folder, dtype)
     except UnknownArchitecture:

@@ -61,6 +61,8 @@ def parse(text: str) -> Expression:
         tree = ast.parse(_LEADING_ZEROS.sub("", " ".join(text.split())), mode="eval")
     except SyntaxError as error:
         raise ExpressionError(error.msg) from None
+    except (MemoryError, RecursionError):  # the parser of some versions of Python has room for fewer parentheses
+        raise ExpressionError("too many parentheses within each other") from None
     numbers, operators = list[int](), list[type]()
     value = _value(tree.body, numbers, operators)
     counts = tuple(operators.count(kind) for kind in _OPERATORS)

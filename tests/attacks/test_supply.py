@@ -11,10 +11,12 @@ import pytest
 import torch
 from attacks.catalogue import Attack, each
 from random_model import write_random_model
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from orgthink.cli import main
 from orgthink.models.config import DecoderConfig
-from orgthink.models.trainable import open_trainable
+from orgthink.models.huggingface import HuggingFaceModel
+from orgthink.models.trainable import open_decoder, open_trainable
 from orgthink.training import checkpoint
 from orgthink.util.errors import UserError
 
@@ -102,21 +104,47 @@ def pickles_in_the_index(folder: Path, trap: Path) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
-def weights(does: str, spoil: Callable[[Path, Path], None]) -> Attack:
-    return Attack(does, WEIGHTS, REFUSED, spoil)
+def names_a_kernel(folder: Path, trap: Path) -> None:
+    """Attention of the hub, which transformers would download and run."""
+    config = json.loads((folder / "config.json").read_text())
+    nested = {"text_config": {"_attn_implementation": "stranger/kernel"}}
+    (folder / "config.json").write_text(json.dumps(config | nested))
+
+
+def has_an_adapter(folder: Path, trap: Path) -> None:
+    """An adapter whose configuration names a module that peft imports."""
+    names = {"megatron_config": {"a": 1}, "megatron_core": "megatron.trap"}
+    config = {"peft_type": "LORA", "r": 2, "target_modules": ["c_attn"], "base_model_name_or_path": str(folder)}
+    (folder / "adapter_config.json").write_text(json.dumps(config | names))
+
+
+def weights(does: str, spoil: Callable[[Path, Path], None], said: str = "has no causal model") -> Attack:
+    return Attack(does, WEIGHTS, REFUSED, (spoil, said))
+
+
+@pytest.fixture
+def other_architecture(tmp_path: Path) -> Path:
+    """A model folder that our decoder does not compute: transformers opens it."""
+    config = GPT2Config(vocab_size=300, n_embd=32, n_layer=1, n_head=2, n_positions=64, bos_token_id=1, eos_token_id=2)
+    GPT2LMHeadModel(config).save_pretrained(tmp_path / "gpt2", max_shard_size="20KB")
+    assert isinstance(open_decoder(tmp_path / "gpt2"), HuggingFaceModel)
+    return tmp_path / "gpt2"
 
 
 @each(
     weights("a model folder with `auto_map` and code of its own", names_code),
     weights("a model folder with pickled weights alone", only_pickles),
     weights("a pickle called model.safetensors", disguised_pickle),
-    weights("an index of weights that points to a pickle", pickles_in_the_index),
+    weights("an index of weights that points to a pickle", pickles_in_the_index, "must name safetensors"),
+    weights("a config that names attention of the hub", names_a_kernel, "names the code"),
+    weights("an adapter that names a module", has_an_adapter, "has an adapter"),
 )
-def test_no_code_is_run_where_transformers_opens(attack: Attack, folder: Path, tmp_path: Path) -> None:
-    trap = tmp_path / "trap"
-    attack.given(folder, trap)
-    with pytest.raises(UserError, match=f"{folder} has no causal model"):
-        open_trainable(folder, dtype=torch.bfloat16)
+def test_no_code_is_run_where_transformers_opens(attack: Attack, other_architecture: Path, tmp_path: Path) -> None:
+    folder, trap = other_architecture, tmp_path / "trap"
+    spoil, said = attack.given
+    spoil(folder, trap)
+    with pytest.raises(UserError, match=f"{folder}.* {said}"):
+        open_decoder(folder, torch.bfloat16)
     assert not trap.exists()
 
 
@@ -124,12 +152,13 @@ def test_no_code_is_run_where_transformers_opens(attack: Attack, folder: Path, t
     weights("pickled weights alone, for the local engine", only_pickles),
     weights("a pickle called model.safetensors, for the local engine", disguised_pickle),
     weights("an index of weights that points to a pickle, for the local engine", pickles_in_the_index),
+    weights("an adapter, for the local engine", has_an_adapter),
 )
 def test_no_code_is_run_where_the_local_engine_opens(
     attack: Attack, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trap = tmp_path / "trap"
-    attack.given(folder, trap)
+    attack.given[0](folder, trap)
     assert main(["run", "What?", "--model", str(folder)]) == 2
     assert str(folder) in capsys.readouterr().err.splitlines()[-1]
     assert not trap.exists()

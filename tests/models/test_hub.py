@@ -22,6 +22,7 @@ from orgthink.cli import main
 from orgthink.engines import EngineSpec, engine_spec, is_local, open_engine
 from orgthink.evaluation.specs import Partner, Preset, _require_installed
 from orgthink.models import hub
+from orgthink.models.model_files import INDEX
 from orgthink.record.episode import Message
 from orgthink.training.cluster.sizing.model import config_of
 from orgthink.training.recipes.base_model import model_folder
@@ -88,7 +89,7 @@ def test_a_model_in_the_cache_of_the_hub(tmp_path: Path):
     [
         {"config.json": CONFIG},
         {"tokenizer.json": b"{}", "model.safetensors": b"weights"},
-        WHOLE | {hub.INDEX: b'{"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}}'},
+        WHOLE | {INDEX: b'{"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}}'},
     ],
 )
 def test_an_incomplete_model_is_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: dict[str, bytes]):
@@ -115,6 +116,24 @@ def test_an_incomplete_model_is_downloaded(tmp_path: Path, monkeypatch: pytest.M
     asked.clear()
     assert engine_spec(NAME).folder == snapshot
     assert {local for _, local in asked} == {True}
+
+
+@pytest.mark.parametrize(
+    "index",
+    ["[1]", "7", '{"a": 7}', '{"a": ["x"]}', '{"a": ""}', '{"a": "/etc/hostname"}', '{"a": "../tokenizer.json"}',
+     '{"a": "**/*"}', '{"a": "/x.safetensors"}', "{}"],
+)  # fmt: skip
+def test_an_index_of_weights_names_files_of_its_folder(tmp_path: Path, index: str):
+    snapshot = hub_folder(tmp_path, WHOLE | {INDEX: f'{{"weight_map": {index}}}'.encode()})
+    with pytest.raises(UserError, match="must name safetensors files of its folder") as caught:
+        engine_spec(NAME)
+    assert str(snapshot) in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [{}, {"file": ["x"]}])
+def test_a_folder_may_say_nothing_of_its_gguf_file(tmp_path: Path, content: dict[str, object]):
+    (tmp_path / "dequantized.json").write_text(json.dumps(content))
+    assert hub.source_of(tmp_path).startswith("dequantized from ")
 
 
 def test_without_a_network_one_line_names_the_command(capsys: pytest.CaptureFixture[str]):
@@ -160,7 +179,7 @@ def test_a_gguf_file_is_converted_once(tmp_path: Path, tiny: Path, capsys: pytes
     assert is_local(str(tiny))
     spec = engine_spec(str(tiny))
     digest = sha256(tiny.read_bytes()).hexdigest()
-    assert spec.folder == tmp_path / "cache/orgthink/models" / f"tiny-llama-{digest[:12]}"
+    assert spec.folder == tmp_path / "cache/orgthink/models" / f"tiny-llama-{digest[:32]}"
     assert spec.source == f"dequantized from tiny llama.gguf, sha256 {digest}"
     assert "converted once" in capsys.readouterr().err
     made = (spec.folder / "config.json").stat().st_mtime_ns
