@@ -29,6 +29,10 @@ _PLAIN: dict[str, Any] = {
 """Entries of an adapter's config that are supported, each with its only supported value."""
 
 
+MOST = 1 << 16
+"""Largest rank and alpha. A larger one is damage."""
+
+
 def is_adapter(folder: Path) -> bool:
     """Whether a folder holds an adapter, and not a whole model."""
     return (folder / CONFIG).is_file() and not (folder / "config.json").exists()
@@ -39,6 +43,8 @@ def base_of(adapter: Path) -> str:
     base = json_object(adapter / CONFIG).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise UserError(f"{adapter / CONFIG} names no base_model_name_or_path")
+    if is_adapter(Path(base)):
+        raise UserError(f"{adapter / CONFIG}: its base {base} is an adapter: merge that with PEFT")
     return base
 
 
@@ -83,5 +89,7 @@ def _settings(adapter: Path) -> Any:
     rank, alpha = config.get("r"), config.get("lora_alpha")
     if not (isinstance(names, list) and type(rank) is int and isinstance(alpha, int | float)):
         raise UserError(f"{adapter / CONFIG} lacks r, lora_alpha or target_modules")
+    if not (0 < rank <= MOST and 0 < alpha <= MOST):
+        raise UserError(f"{adapter / CONFIG}: r and lora_alpha must be above 0 and at most {MOST:,}")
     last = {str(name).rpartition(".")[2] for name in names}
     return LoraSettings(rank, float(alpha), targets=tuple(sorted(last - {"all-linear"})))

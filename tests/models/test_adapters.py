@@ -74,7 +74,10 @@ def test_what_does_not_fit_is_one_line(base, trained, tmp_path):
     assert "use_dora" in refused(edited(adapter, use_dora=True))
     edited(adapter, use_dora=False)
     assert "another adapter" in refused(edited(adapter, r=3))
-    edited(adapter, r=2)
+    for values in ({"r": 0}, {"r": 10**13}, {"r": 2, "lora_alpha": float("nan")}, {"lora_alpha": 10**400}):
+        assert "r and lora_alpha must be" in refused(edited(adapter, **values))
+    edited(adapter, r=2, lora_alpha=32)
+    assert "is an adapter" in refused(edited(adapter, base_model_name_or_path=str(adapter)))
     wide = tiny(tmp_path / "wide", "Llama", hidden_size=64)
     assert "another adapter" in refused(edited(adapter, base_model_name_or_path=str(wide)))
     assert "unknown model 'nowhere'" in refused(edited(adapter, base_model_name_or_path="nowhere"))
