@@ -406,7 +406,7 @@ def test_a_role_none_of_whose_replies_returns_anything_is_named(toy, capsys: pyt
     asked = ["eval", "--task", "countdown-small", "--n", "2", "--organizations", "asyncthink"]
     toy(lambda context: " nothing" if context.startswith("worker") else countdown(context))
     assert main(asked) == 0
-    assert "worker: no reply of 2 has what this role returns" in capsys.readouterr().err
+    assert "worker: none of 2 replies has what this role returns" in capsys.readouterr().err
     silent = iter([True, False])
     for number, rule in enumerate(
         (countdown, lambda context: " nothing" if context.startswith("worker") and next(silent) else countdown(context))
@@ -416,7 +416,7 @@ def test_a_role_none_of_whose_replies_returns_anything_is_named(toy, capsys: pyt
         assert "none of" not in capsys.readouterr().err
     toy(lambda context: " nothing")
     assert main(["run", "--task", "countdown-small", "--organization", "majority-vote", "--set", "samples=3"]) == 0
-    assert "no reply of 3" in capsys.readouterr().err
+    assert "none of 3 replies" in capsys.readouterr().err
 
 
 def test_what_fails_on_the_way_is_one_line(toy, monkeypatch, capsys: pytest.CaptureFixture[str]):

@@ -46,14 +46,14 @@ def price_note(models: Iterable[str | None], prices: Mapping[str, Price]) -> str
 
 
 def return_notes(episodes: Iterable[Episode]) -> list[str]:
-    """Roles whose every reply ended without what the role returns."""
+    """Roles no reply of which has what the role returns."""
     ends: defaultdict[str, Counter[Status]] = defaultdict(Counter)
     for trace in (trace for episode in episodes for trace in episode.traces if trace.model is not None):
         ends[trace.role][trace.status] += 1
     return [
-        f"{role}: no reply of {found.total()} has what this role returns: its model may not have learned the role"
+        f"{role}: none of {found.total()} replies has what this role returns; orgthink view RUN --transcript shows them"
         for role, found in ends.items()
-        if found.keys() == {Status.NO_RETURN} and found.total() > 1
+        if found.keys() <= {Status.NO_RETURN, Status.TRUNCATED} and found.total() > 1
     ]
 
 

@@ -1,7 +1,8 @@
 r"""Mathematics with a short final answer, from a file of rows like DeepScaleR's (section 4.3 of AsyncThink).
 
-A row of the file (parquet, JSON lines or a JSON list) has a `problem` and its `answer`; other columns, such as
-`solution`, are ignored. The file is the split: use one for training and another for testing.
+A row of the file (parquet, CSV, JSON lines or a JSON list) has a `problem`, `question` or `prompt`, and its `answer` or
+`target`, of which what follows `####` counts, as in GSM8K. Other columns, such as `solution`, are ignored. The file is
+the split: use one for training and another for testing.
 """
 
 from __future__ import annotations
@@ -21,20 +22,21 @@ from orgthink.util.errors import UserError
 _ANSWER_FORM = "The answer is the final result alone."
 
 
+_QUESTIONS, _ANSWERS = ("problem", "question", "prompt"), ("answer", "target")
+"""Columns that hold the question and the reference answer: the first of each that a row has."""
+
+
 class Math(FileTask):
     """`math:FILE`. Grading needs no file, because the problem contains its answer."""
 
     name = "math"
-    columns = ("problem", "answer")
+    columns = (*_QUESTIONS, *_ANSWERS)
 
     def read(self, row: Any, place: str) -> Problem:
         if not isinstance(row, dict):
             raise UserError(f"{place}: not an object with a problem and an answer")
-        for name in self.columns:
-            value = row.get(name)
-            if isinstance(value, bool) or not isinstance(value, str | int | float) or not _written(value):
-                raise UserError(f"{place}: {name} is missing")
-        return self.problem(_written(row["problem"]), _written(row["answer"]))
+        text, answer = (_column(row, names, place) for names in (_QUESTIONS, _ANSWERS))
+        return self.problem(text, answer.rpartition("####")[2].strip() or answer)
 
     def problem(self, text: str, answer: str) -> Problem:
         """A problem of a row. UserError without math-verify, which grades it."""
@@ -58,6 +60,14 @@ class Math(FileTask):
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
         """One solution: the final result. Two spellings of a number are equal; formulas are compared as text."""
         return [Solution(normal_form(answer, problem.query), written(answer))] if extract(answer) else []
+
+
+def _column(row: Mapping[str, Any], names: tuple[str, ...], place: str) -> str:
+    for value in map(row.get, names):
+        if isinstance(value, str | int | float) and not isinstance(value, bool) and _written(value):
+            return _written(value)
+    has = f"has {', '.join(map(str, row))[:80]}" if row else "is empty"
+    raise UserError(f"{place}: {' or '.join(names)} is missing: the row {has}")
 
 
 def _written(value: Any) -> str:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orgthink.engines.engine import advance_seed
-from orgthink.engines.local.sampling import uniforms
+from orgthink.engines.local.sampling import BLOCK, draw, uniforms
 
 SEEDS = st.integers(0, 2**64 - 1)
 COUNTS = st.integers(0, 2**20)
@@ -47,3 +47,20 @@ def test_the_numbers_of_a_seed_are_uniform_and_those_of_neighbouring_seeds_have_
         shares = torch.histc(numbers, 10, 0, 1) / 4000
         assert ((shares - 0.1).abs() < 0.025).all()
     assert abs(torch.corrcoef(torch.stack(drawn))[0, 1].item()) < 0.06
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 3 * BLOCK + 5), st.integers(0, 2**31), st.sampled_from([0.5, 1.0]))
+def test_a_number_draws_the_token_in_whose_share_it_lies(size, seed, top_p):
+    """Also at both ends, and never a token without probability."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = (torch.randn(6, size, generator=generator) * 4).expand(6, size)
+    numbers = torch.rand(6, generator=generator, dtype=torch.float64)
+    numbers[:2] = torch.tensor([0.0, 1 - 2**-53], dtype=torch.float64)
+    ids, logprobs = draw(logits, torch.ones(6), torch.full((6,), top_p), numbers)
+    assert logprobs.isfinite().all() and (ids < size).all()
+    if top_p == 1:
+        shares = logits.softmax(-1).double()
+        ends = (shares / shares.sum(-1, keepdim=True)).cumsum(-1)
+        rows = torch.arange(6)
+        assert ((ends[rows, ids] >= numbers - 1e-12) & (ends[rows, ids] - shares[rows, ids] <= numbers + 1e-6)).all()

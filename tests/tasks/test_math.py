@@ -50,6 +50,18 @@ def test_without_math_verify_no_problem_is_drawn_and_no_answer_is_lost(monkeypat
     assert grade_or_keep(episode, MATH).grade == Grade(1, 1)
 
 
+def test_the_columns_that_people_have_are_read(tmp_path):
+    rows = [
+        {"question": "1 + 1?", "answer": "One and one make two.\n#### 2"},
+        {"prompt": "2 + 2?", "target": 4, "solution": "long"},
+        {"problem": "3 + 3?", "question": "not this", "answer": "6"},
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = Math(tmp_path / "rows.jsonl").rows
+    assert [problem.data["answer"] for problem in found] == ["2", "4", "6"]
+    assert [problem.text.partition("\n")[0] for problem in found] == ["1 + 1?", "2 + 2?", "3 + 3?"]
+
+
 @pytest.mark.parametrize("form", ["list.json", "lines.json", "table.parquet"])
 def test_each_file_format_is_read(tmp_path, form):
     file, rows = tmp_path / form, [row | {"answer": str(row["answer"])} for row in ROWS]
@@ -68,9 +80,9 @@ def test_each_file_format_is_read(tmp_path, form):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"problem": "1 + 1?", "answer": "2"}\n{"problem": "2 + 2?"}', "row 2: answer is missing"),
-        ('{"problem": "1 + 1?", "answer": null}', "row 1: answer is missing"),
-        ('[{"answer": "2"}]', "row 1: problem is missing"),
+        ('{"problem": "1 + 1?", "answer": "2"}\n{"problem": "2 + 2?"}', "row 2: answer or target is missing"),
+        ('{"problem": "1 + 1?", "answer": null}', "row 1: answer or target is missing"),
+        ('[{"answer": "2"}]', "row 1: problem or question or prompt is missing: the row has answer"),
         ('{"problem": "1 + 1?", "answer": "2"}\n{torn', "row 2: not JSON"),
         ("[1]", "row 1: not an object"),
         ("", "holds no problems"),

@@ -87,7 +87,8 @@ class LocalEngine(TokenEngine):
         weights = sum(weight.numel() for weight in model.parameters())
         if 4 * weights < LARGE:
             return None
-        where = f"{torch.get_num_threads()} threads" if model.device.type == "cpu" else str(model.device)
+        threads = torch.get_num_threads()
+        where = f"{threads} thread{'s'[: threads > 1]}" if model.device.type == "cpu" else str(model.device)
         slow = "" if isinstance(model, Decoder) else ", computed by transformers, which is slower"
         kind = f"{model.config.architecture}, {weights / 1e6:,.0f} M weights"
         return f"{self.model}: {kind}, {str(model.dtype).removeprefix('torch.')} on {where}{slow}"

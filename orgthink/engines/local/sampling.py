@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from orgthink.engines.engine import GAMMA
@@ -41,11 +42,29 @@ def draw(logits_BV: Tensor, temperature_B: Tensor, top_p_B: Tensor, uniform_B: T
     else:
         if (top_p_B < 1).any():
             probabilities = _nucleus(probabilities, top_p_B.masked_fill(greedy, 1.0))
-        # In double precision, so that a large vocabulary's tail is not rounded away.
-        cumulative = probabilities.cumsum(-1, dtype=torch.float64)
-        ids = torch.searchsorted(cumulative, uniform_B[:, None] * cumulative[:, -1:], right=True)[:, 0]
+        ids = _place(probabilities, uniform_B)
         ids = torch.where(greedy, logits_BV.argmax(-1), ids) if greedy.any() else ids
     return ids, probabilities.gather(1, ids[:, None])[:, 0].log()
+
+
+BLOCK = 256
+"""Tokens whose probabilities are added up at once: sums over a whole vocabulary take as long as its logits."""
+
+
+def _place(probabilities_BV: Tensor, uniform_B: Tensor) -> Tensor:
+    """The token in which each uniform number lies. Sums are in double precision, so that the tail of a large vocabulary
+    is not rounded away."""
+    uniform_B = uniform_B.clamp(max=1 - 2**-52)  # so that no product below is rounded up to its bound
+    blocks = F.pad(probabilities_BV, (0, -probabilities_BV.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
+    sums = blocks.sum(-1, dtype=torch.float64)
+    ends = sums.cumsum(-1)
+    at_B = uniform_B * ends[:, -1]
+    rows = torch.arange(len(at_B), device=at_B.device)
+    block_B = torch.searchsorted(ends, at_B[:, None], right=True)[:, 0]
+    sum_B = sums[rows, block_B]
+    share_B = ((at_B - ends[rows, block_B] + sum_B) / sum_B).clamp(0, 1 - 2**-52)
+    inside = blocks[rows, block_B].cumsum(-1, dtype=torch.float64)
+    return block_B * BLOCK + torch.searchsorted(inside, share_B[:, None] * inside[:, -1:], right=True)[:, 0]
 
 
 def _nucleus(probabilities_BV: Tensor, top_p_B: Tensor) -> Tensor:
