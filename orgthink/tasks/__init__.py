@@ -39,6 +39,7 @@ TASKS: Registry[Any] = Registry(
     "orgthink.tasks",
     {
         "countdown": "orgthink.tasks.countdown:COUNTDOWN",
+        "countdown-small": "orgthink.tasks.countdown_small:COUNTDOWN_SMALL",
         "sudoku": "orgthink.tasks.sudoku:SUDOKU",
         "math": "orgthink.tasks.math:MATH",
         "verl": "orgthink.tasks.verl_data:VerlData",

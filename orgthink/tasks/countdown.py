@@ -162,24 +162,26 @@ class Countdown(Task):
                 known.append(numbers)
         return known[i]
 
-    def problem(self, numbers: list[int], target: int) -> Problem:
-        instruction = self._instruction(len(numbers))
+    def problem(self, numbers: list[int], target: int, required: int | None = None) -> Problem:
+        """`required` is n_s, where it is not the task's."""
+        wanted = required or self.size.required
+        instruction = self._instruction(len(numbers), wanted)
         return Problem(
-            id=f"{self.name}/{'-'.join(map(str, numbers))}={target}",
+            id=f"{self.name}/{'-'.join(map(str, numbers))}={target}" + (f"x{required}" if required else ""),
             task=self.name,
             text=f"Numbers: {', '.join(map(str, numbers))}. Target: {target}.\n{instruction}",
             instruction=instruction,
-            required=self.size.required,
+            required=wanted,
             data={"numbers": numbers, "target": target},
         )
 
-    def _instruction(self, given: int) -> str:
+    def _instruction(self, given: int, required: int) -> str:
         few, many = self.size.used
         using = f"using {few} to {min(many, given)} of the numbers, each number at most once."
-        if self.size.required == 1:
+        if required == 1:
             return f"Find one expression over + - * / and parentheses that equals the target, {using}"
         return (
-            f"Find exactly {self.size.required} different solutions: expressions over + - * / and parentheses that "
+            f"Find exactly {required} different solutions: expressions over + - * / and parentheses that "
             f"equal the target, each {using} Two solutions are different if they use different numbers or use an "
             "operator a different number of times. Write one expression per line in the answer."
         )

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from pkgutil import resolve_name
 from typing import Any
 
 from orgthink.engines.engine import Engine
@@ -84,8 +85,10 @@ class Program:
 
 
 def program_of(task: str) -> Program:
-    """The program of a task, which is its attribute `program`; UserError for a task without one."""
+    """The program of a task: its attribute `program`, or what that names as `package.module:Name`. UserError for a task
+    without one."""
     program = getattr(task_named(task), "program", None)
+    program = resolve_name(program) if isinstance(program, str) else program
     if not isinstance(program, Program):
         raise UserError(f"no program writes traces for the task {task}: use --teacher model")
     return program

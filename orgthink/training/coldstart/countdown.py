@@ -1,0 +1,138 @@
+"""The program that teaches `countdown-small`: an organizer scans pairs of numbers, forks some of them, and answers.
+
+What is forked is random, so that reinforcement learning finds which division suits which problem.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+
+from orgthink.grammar.actions import Answer, Fork, Join, Return
+from orgthink.grammar.asyncthink import DIALECT
+from orgthink.measure.text import words
+from orgthink.record.episode import Origin, Problem, Span, Trace
+from orgthink.tasks.countdown_small import scan
+from orgthink.training.coldstart.structures import Step, random_structure
+from orgthink.training.coldstart.teachers import Program
+
+SEGMENT = 376
+"""Most tokens of a worker's text, or of the organizer's up to its next Join: the recipe's 384, less a few that an
+estimate may miss."""
+NOTHING = "none"
+"""The result of a worker without a solution."""
+
+_TOKENS = re.compile(r"[0-9]|[^\W\d]+| |\n|[^\w\s]")
+"""What tokenizers of digits make of the texts: a few tokens less, as many words begin with their space."""
+
+OPENINGS = (
+    "Let me look at the pairs.",
+    "I go through the pairs of numbers.",
+    "Each pair may leave a third number.",
+    "First the pairs, then what is missing.",
+)
+SHARED = (
+    "The pairs can be divided.",
+    "Some pairs are for others.",
+    "Workers can take a part of the pairs.",
+    "I share the work.",
+)
+QUERIES = (
+    "Numbers {numbers}, target {target}. Scan the pairs that begin with {firsts}. Find {wanted}.",
+    "Combine {firsts} with each smaller number of {numbers}. Which pairs leave a third number to {target}? "
+    "{wanted} are enough.",
+    "Make {target} of {numbers}: take {firsts} first. Stop after {wanted}.",
+    "Target {target}, numbers {numbers}. Your part: {firsts} with smaller numbers. Solutions wanted: {wanted}.",
+)
+
+
+class _Scanner:
+    """The text of one agent, and the solutions that it knows."""
+
+    def __init__(self, problem: Problem, text: str) -> None:
+        self.problem, self.text = problem, text
+        self.known: list[str] = []
+
+    @property
+    def done(self) -> bool:
+        return len(self.known) >= self.problem.required
+
+    def scan(self, first: int) -> None:
+        """Write the lines of a first number, up to the last solution that is needed."""
+        if self.done:
+            return
+        self.text += f"\n{first}:"
+        for line, found in scan(self.problem.data["numbers"], self.problem.data["target"], first):
+            self.text += f"\n{line}"
+            if found is not None:
+                self.known.append(found)
+                self.text += f" hit {len(self.known)}: {found}"
+            if self.done:
+                return
+
+    def learn(self, returned: str) -> None:
+        """What an organizer writes after a Join."""
+        self.known += [] if returned == NOTHING else returned.split("\n")
+        self.text += f" Now {min(len(self.known), self.problem.required)} of {self.problem.required}."
+
+
+def write(problem: Problem, capacity: int, rng: random.Random) -> list[Trace]:
+    """The traces of an organizer and its workers, whose segments have at most `SEGMENT` tokens."""
+    firsts = sorted(problem.data["numbers"])[1:]
+    while True:
+        order = rng.sample(firsts, len(firsts)) if rng.random() < 0.5 else firsts
+        parts = [str(first) for first in order]
+        structure = random_structure(rng, parts, rng.randint(1, capacity), largest_fork=3)
+        texts = _texts(problem, structure, rng)
+        segments = [part for text in texts for part in re.split(r"(?<=<JOIN-[0-9]>)", text)]
+        if all(len(_TOKENS.findall(segment)) <= SEGMENT for segment in segments):
+            return [_trace(i, text) for i, text in enumerate(texts)]
+
+
+def _texts(problem: Problem, structure: Sequence[Step], rng: random.Random) -> list[str]:
+    """The organizer's whole context and the workers' texts, by a structure whose parts are first numbers."""
+    forking = any(step.action == "fork" for step in structure)
+    organizer = _Scanner(problem, rng.choice(SHARED if forking else OPENINGS))
+    workers: list[str] = []
+    results: dict[str, str] = {}
+    for step in structure:
+        if organizer.done:
+            break
+        match step.action:
+            case "think":
+                organizer.scan(int(step.parts[0]))
+            case "fork":
+                organizer.text += "\n" + DIALECT.render(Fork(step.key, _query(problem, step.parts, rng)))
+                text, results[step.key] = _worker(problem, step.parts)
+                workers.append(text)
+            case "join":
+                organizer.text += "\n" + DIALECT.render(Join(step.key))
+                organizer.text += DIALECT.injection(step.key, results[step.key])
+                organizer.learn(results[step.key])
+    answer = "\n".join(organizer.known[: problem.required])
+    return [f"{organizer.text}\n{DIALECT.render(Answer(answer))}", *workers]
+
+
+def _query(problem: Problem, parts: Sequence[str], rng: random.Random) -> str:
+    numbers = ", ".join(map(str, problem.data["numbers"]))
+    values = {"numbers": numbers, "target": problem.data["target"], "wanted": problem.required}
+    return rng.choice(QUERIES).format(firsts=" and ".join(parts), **values)
+
+
+def _worker(problem: Problem, parts: Sequence[str]) -> tuple[str, str]:
+    """The text of a worker and what it returns."""
+    worker = _Scanner(problem, "")
+    for part in parts:
+        worker.scan(int(part))
+    returned = "\n".join(worker.known) or NOTHING
+    return f"{worker.text.lstrip()}\n{DIALECT.render(Return(returned))}", returned
+
+
+def _trace(i: int, text: str) -> Trace:
+    name, role, parent = (f"organizer/{i}", "worker", "organizer") if i else ("organizer", "organizer", None)
+    return Trace(name, role, parent, (Span(Origin.SAMPLED, text, words(text)),))
+
+
+PROGRAM = Program("paper", write)
+"""Teaches `orgthink synth --task countdown-small --teacher program`."""

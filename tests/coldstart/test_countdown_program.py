@@ -1,0 +1,50 @@
+"""The program of `countdown-small`: its traces follow the protocol, are right, and fit the budget."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from orgthink.cli import main
+from orgthink.models.tokenizer import Tokenizer
+from orgthink.record.folder import RunFolder
+from orgthink.tasks import task_named
+from orgthink.training.coldstart.countdown import SEGMENT
+from orgthink.training.coldstart.pairs import read_pairs
+from orgthink.training.coldstart.teachers import program_of
+
+TASK = "countdown-small"
+
+
+def test_every_trace_is_right_and_has_no_format_error(tmp_path: Path, capsys):
+    given = ["--task", TASK, "--n", "60", "--teacher", "program", "--capacity", "4", "--correct-only"]
+    assert main(["synth", *given, "--out", str(tmp_path / "run")]) == 0
+    summary = json.loads((tmp_path / "run/synth.json").read_text())
+    assert (summary["kept"], summary["dropped"], summary["all_correct"]) == (60, {}, 1.0)
+    assert summary["pairs"] == len(read_pairs(tmp_path / "run/pairs.jsonl"))
+    episodes = list(RunFolder.open(tmp_path / "run").episodes())
+    assert not any(episode.format_faults for episode in episodes)
+    assert {len(episode.traces) for episode in episodes} >= {1, 2, 3}, "alone, and with workers"
+    for episode in episodes:
+        for trace in episode.traces[1:]:
+            numbers = ", ".join(map(str, episode.problem.data["numbers"]))
+            assert numbers in trace.spans[0].text, "a worker sees its sub-query only"
+
+
+def test_traces_are_a_function_of_the_seed_and_differ_in_structure():
+    write, problem = program_of(TASK).write, next(task_named(TASK).problems("train", 0))
+    texts = {"".join(trace.text for trace in write(problem, 4, Random(seed))) for seed in (*range(9), *range(9))}
+    assert len(texts) == 9
+
+
+@pytest.mark.parametrize("capacity", [2, 4])
+def test_segments_fit_the_budget_of_a_real_model(smollm2: Path, capacity: int):
+    tokenizer = Tokenizer(smollm2)
+    for problem in islice(task_named(TASK).problems("train", 3), 60):
+        for trace in program_of(TASK).write(problem, capacity, Random(capacity)):
+            for segment in trace.text.split("</JOIN-"):
+                assert len(tokenizer.encode(segment)) < SEGMENT + 8
