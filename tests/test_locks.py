@@ -77,6 +77,7 @@ def test_the_demo_the_tests_and_each_engine_have_a_lock() -> None:
     assert {"uv", "hatchling"} <= locked("build").keys() and {"ruff", "pyrefly", "pytest"} <= locked("dev").keys()
     makefile = (ROOT / "Makefile").read_text()
     assert re.search(r"^locked = .* --no-deps --require-hashes -r ", makefile, re.MULTILINE)
+    assert re.search(r'^COMPILE = .* --exclude-newer "3 days" ', makefile, re.MULTILINE)
     for name in LOCKS:
         assert f"-o requirements/{name}.lock" in makefile, f"make lock does not write {name}.lock"
         assert name == "build" or f",{name})" in makefile, f"nothing installs {name}.lock"

@@ -7,7 +7,7 @@ import json
 import logging
 import re
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ pytest.importorskip("uvicorn")
 
 from random_model import TEMPLATE
 from serve.test_serve import ASK, Server, serving
+
+from orgthink.serve import app
 
 pytestmark = pytest.mark.thorough
 
@@ -142,6 +144,35 @@ async def test_a_body(attack: Attack, tmp_path: Path, caplog: pytest.LogCaptureF
         assert reply.json()["error"]["message"].count("\n") == 0
         assert server.engine.requests == 0 and (await server.ask()).status_code == 200
     no_accident(caplog)
+
+
+@each(Attack("a body of 100 MB whose length is not told", REFUSED, "status 413, one line"))
+async def test_a_body_without_a_length(attack: Attack, tmp_path: Path) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(100):
+            yield b" " * 1_000_000
+
+    async with serving(tmp_path, quiet()) as server:
+        headers = {"content-type": "application/json"}
+        reply = await server.client.post("/v1/chat/completions", content=parts(), headers=headers)
+        assert reply.status_code == 413
+        one_line(reply.json())
+
+
+@each(Attack("three idle connections where three are the most (512 by default)", REFUSED, "status 503"))
+async def test_idle_connections(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "CONNECTIONS", 3)
+    async with serving(tmp_path, quiet()) as server:
+        idle = [await dial(server) for _ in range(3)]
+        while len(server.connections) < 3:
+            await asyncio.sleep(0.01)
+        assert (await server.ask()).status_code == 503
+        for _, writer in idle:
+            writer.close()
+            await writer.wait_closed()
+        while len(server.connections) > 1:
+            await asyncio.sleep(0.01)
+        assert (await server.ask()).status_code == 200
 
 
 ELSEWHERE = (

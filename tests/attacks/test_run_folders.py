@@ -234,6 +234,26 @@ def test_a_link_leads_nowhere(attack: Attack, run: Path, secret: Path) -> None:
     assert secret.read_text() == "do not touch"
 
 
+@each(
+    *(
+        Attack(f"{name} is a link, and the run is resumed", OWN, "refused, exit code 2", name)
+        for name in ("episodes.jsonl", "metrics.jsonl", files.LOCK)
+    ),
+)
+def test_nothing_is_appended_through_a_link(
+    attack: Attack, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unfinished(run)
+    target = tmp_path / "target"
+    target.write_bytes((run / attack.given).read_bytes() if (run / attack.given).exists() else b"do not touch\n")
+    before = target.read_bytes()
+    (run / attack.given).unlink(missing_ok=True)
+    (run / attack.given).symlink_to(target)
+    assert main(RESUME) == 2
+    assert f"{attack.given} is a link" in complaint(capsys)
+    assert target.read_bytes() == before
+
+
 # Outputs that would replace something else
 
 

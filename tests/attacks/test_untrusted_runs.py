@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from attacks.catalogue import Attack, each
 from orgthink_arena.judges.judge import JudgedOutput, JudgeLimits
@@ -15,13 +17,16 @@ from orgthink_arena.tasks.bench import livecodebench
 from tiny_recipes import ASYNCTHINK, named
 
 from orgthink.cli import main
+from orgthink.cli.view import Following, _html
 from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.record.episode import SCHEMA_VERSION, Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.record.episode_json import dump
+from orgthink.record.folder import RunFolder
 from orgthink.util.settings import plain
 
 CODE = "No code that a run folder names is run unless `--trust` is given."
 PROGRAMS = "No program in an answer is run again unless `--trust` is given, and then as the task says, never a record."
+LOOK = "`view`, `compare` and, without `--trust`, `measure` run no code that a run folder names."
 LINE = "one line that names `--trust`, exit code 2"
 
 EVIL = "open('ran', 'w').close()\nfrom orgthink.tasks.sudoku import SUDOKU as TASK\n"
@@ -72,6 +77,29 @@ def test_rows_of_a_foreign_run(attack: Attack, here: Path, capsys: pytest.Captur
     assert "--trust" in line and not (here / "ran").exists()
     assert main(["export", "rows", "run", "--trust", *ROWS]) == 2, "it runs, and has no episodes"
     assert (here / "ran").exists()
+
+
+@each(
+    *(
+        Attack(f"`{' '.join(argv)}` of a run whose task is a file of code", LOOK, "exit code 0", argv)
+        for argv in (["view", "run"], ["view", "run", "--transcript"], ["measure", "run"], ["compare", "run", "run"])
+    )
+)
+def test_a_foreign_run_is_read(attack: Attack, here: Path) -> None:
+    foreign("eval", evaluation("run/evil.py:TASK", "sequential"), graded_by_programs())
+    assert main(attack.given) == 0
+    assert not (here / "ran").exists()
+
+
+@each(Attack("`view --serve` of a run whose task is a file of code", LOOK, "the page of all episodes"))
+def test_a_foreign_run_is_served(attack: Attack, here: Path) -> None:
+    folder = RunFolder.open(foreign("eval", evaluation("run/evil.py:TASK", "sequential"), graded_by_programs()))
+    with Following(folder, 0, lambda: _html(folder, list(folder.episodes()))) as server:
+        answering = threading.Thread(target=server.handle_request)
+        answering.start()
+        assert "livecodebench-v6/x" in httpx2.get(f"{server.url}all", trust_env=False).text
+        answering.join()
+    assert not (here / "ran").exists()
 
 
 class Judges:

@@ -23,7 +23,7 @@ from orgthink.runtime.agent import Backing, Result
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.session import Session
 from orgthink.tools.mcp import McpTool, mcp_tools
-from orgthink.tools.tool import Desk, Tool, status_of
+from orgthink.tools.tool import MOST_RETURNED, Desk, Tool, status_of
 from orgthink.util.errors import Failure, UserError
 
 SERVER = Path(__file__).with_name("mcp_server.py")
@@ -109,6 +109,8 @@ async def test_results_become_text_and_status(command: str) -> None:
     assert await call(tools, "add", a=2) == Result("3"), "the server knows its defaults"
     assert await call(tools, "echo", text="<tool_call>") == Result("<tool_call>\nover")
     assert await call(tools, "picture") == Result("[image]")
+    long = await call(tools, "echo", text="x" * 300_000)
+    assert len(long.text) <= MOST_RETURNED + 100 and long.text.endswith("over")
     failed = await call(tools, "fail", why="too blue")
     assert failed.status is Status.ERROR and status_of(failed) is CallStatus.EXEC_ERR
     assert "too blue" in failed.text

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from orgthink.runtime.clock import run_virtual
 from orgthink.tools.corpus import Corpus, Passage, Retriever, corpus, read_passages
 from orgthink.tools.search import NOTHING, look_up, retriever_named, search_tool
+from orgthink.tools.tool import MOST_RETURNED
 from orgthink.util.errors import Failure, UserError
 
 TEXTS = (
@@ -148,6 +149,14 @@ async def test_the_length_of_a_query_costs_little() -> None:
     words = " ".join(f"w{i}" for i in range(200_000))
     assert await best(LIBRARY, f"turtle {words}") == [TEXTS[3]]
     assert await best(LIBRARY, f"{words} turtle") == [], "words beyond the first ones do not count"
+
+
+async def test_what_is_found_has_a_maximum_size() -> None:
+    class Wordy:
+        async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Passage]]:
+            return [[Passage("", "word " * 100_000, 1.0)]] * len(queries)
+
+    assert len(await look_up(Wordy(), ["a", "b"], 1)) <= MOST_RETURNED + 100
 
 
 async def test_other_work_goes_on_during_a_search() -> None:
