@@ -104,11 +104,7 @@ WEIGHTS, TEMPLATE, LINE = "model.safetensors", "chat_template.jinja", "one line,
     Attack("a model with a context of 10¹³ tokens", ENDS, LINE, configured(max_position_embeddings=10**13)),
     Attack("a model with a context of −5 tokens", MODEL, LINE, configured(max_position_embeddings=-5)),
     Attack("a model whose hidden size is a text", MODEL, LINE, configured(hidden_size="x")),
-    Attack("a model whose rms_norm_eps is `null`", MODEL, LINE, configured(rms_norm_eps=None)),
-    Attack("a model of an architecture that is a text", MODEL, LINE, configured(architectures="Qwen3ForCausalLM")),
-    Attack(
-        "a model that asks for code of its own", MODEL, LINE, configured(architectures=["E"], auto_map={"E": "e.E"})
-    ),
+    Attack("a model whose rms_norm_eps is a text", MODEL, LINE, configured(rms_norm_eps="x")),
     Attack("a model's weights are cut", MODEL, LINE, cut(WEIGHTS)),
     Attack("a model's weights are zeros", MODEL, LINE, holds(WEIGHTS, bytes(100_000))),
     Attack("a model's weights are gone", MODEL, LINE, gone(WEIGHTS)),

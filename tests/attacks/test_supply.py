@@ -76,12 +76,13 @@ def test_a_template_reaches_nothing(attack: Attack, folder: Path, capsys: pytest
     assert "chat template" in said.err.splitlines()[-1] and "Traceback" not in said.err
 
 
-def names_code(folder: Path, trap: Path) -> None:
+def names_code(folder: Path, trap: Path, model_type: str = "trap") -> None:
     """What a hub's model with code of its own looks like."""
     (folder / "modeling_trap.py").write_text(f"open({str(trap)!r}, 'w')\nclass Trap:\n    pass\n")
     config = json.loads((folder / "config.json").read_text())
     code = {"AutoConfig": "modeling_trap.Trap", "AutoModelForCausalLM": "modeling_trap.Trap"}
-    (folder / "config.json").write_text(json.dumps(config | {"model_type": "trap", "auto_map": code}))
+    named = {"model_type": model_type, "architectures": ["Trap"], "auto_map": code}
+    (folder / "config.json").write_text(json.dumps(config | named))
 
 
 def only_pickles(folder: Path, trap: Path) -> None:
@@ -162,6 +163,15 @@ def test_no_code_is_run_where_the_local_engine_opens(
     assert main(["run", "What?", "--model", str(folder)]) == 2
     assert str(folder) in capsys.readouterr().err.splitlines()[-1]
     assert not trap.exists()
+
+
+@each(
+    Attack("a model of a known type with `auto_map` and code of its own", WEIGHTS, "opened without the code", "qwen3")
+)
+def test_a_known_model_is_opened_without_its_code(attack: Attack, folder: Path, tmp_path: Path) -> None:
+    names_code(folder, tmp_path / "trap", attack.given)
+    assert main(["run", "What?", "--model", str(folder), "--max-tokens", "4"]) == 0
+    assert not (tmp_path / "trap").exists()
 
 
 @each(Attack("a checkpoint whose optimizer is a program", CHECKPOINT, REFUSED))

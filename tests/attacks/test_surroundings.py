@@ -53,8 +53,9 @@ def resumed(out: Path, *plays: Play) -> list[str]:
 @each(
     *(
         Attack(f"the signal {name[3:]} in the middle of a run", STORED, "a resume has every episode once", [name])
-        for name in ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGALRM", "SIGXCPU")
+        for name in ("SIGHUP", "SIGQUIT", "SIGUSR1", "SIGALRM", "SIGXCPU")
     ),
+    Attack("the signal TERM twice", STORED, "a resume has every episode once", ["SIGTERM", "SIGTERM"]),
     Attack("Ctrl-C twice", STORED, "exit code 130; a resume has every episode once", ["SIGINT", "SIGINT"]),
 )
 def test_a_signal(attack: Attack, tmp_path: Path) -> None:
