@@ -63,6 +63,9 @@ class Synth:
     """Seed for problems, plans and sampling."""
     concurrency: int = 16
     """Requests at once."""
+    episodes: Path | None = None
+    """Instead of a teacher: run folder of `orgthink eval --split train` or `orgthink train` with a model's own episodes
+    of asyncthink. Those that are all correct and without format errors are taken."""
     out: Path | None = None
     """New run folder; without it one under runs/, named after the task and the time."""
     resume: Path | None = None
@@ -71,11 +74,26 @@ class Synth:
     def __call__(self) -> int:
         with needing("local"):
             from orgthink.training.coldstart.synthesis import Synthesis
+        if self.episodes is not None:
+            return self.imitate(self.episodes)
         if self.resume is None:
             plan = self.plan()
             return run_main(conduct(plan, self.out or dated(f"synth-{plan.task}")))
         folder = resumed(self)
         return run_main(conduct(settings_of(folder, "synth", Synthesis), folder))
+
+    def imitate(self, episodes: Path) -> int:
+        """Write the pairs of a model's own episodes. UserError for other options than --out."""
+        from orgthink.training.coldstart.imitation import imitate
+        from orgthink.training.coldstart.synthesis import ROWS
+
+        if self != Synth(episodes=episodes, out=self.out):
+            raise UserError("--episodes takes problems and settings from the run: give it with --out only")
+        out = self.out or dated("synth-imitation")
+        with user_input():
+            count, kept, total = imitate(RunFolder.open(episodes), out)
+        show(f"{count} query-response pairs of {kept} of {total} episodes are in {out / ROWS}")
+        return 0
 
     def plan(self) -> Synthesis:
         """The plan of the options. UserError for bad input."""

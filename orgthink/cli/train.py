@@ -28,9 +28,11 @@ class Train:
     """
 
     recipe: Annotated[Positional[str | None], arg(metavar="RECIPE")] = None
-    """Recipe, such as `asyncthink-qwen3-math` or `marsrl-qwen3`; `orgthink list recipes` lists them."""
+    """Recipe, such as `asyncthink` or `marsrl-qwen3`; `orgthink list recipes` lists them."""
     model: str | None = None
     """Model to start from: a folder, or another name as in `orgthink run`; without it the recipe's."""
+    task: str | None = None
+    """Task of reinforcement learning; of `asyncthink-sft` without --pairs: task whose program writes traces."""
     pairs: Path | None = None
     """File of query–response pairs to learn from, as `orgthink synth` writes them."""
     episodes: Path | None = None
@@ -103,7 +105,7 @@ class Train:
         from orgthink.training.recipes import registry as recipes
 
         lora = None if self.lora is None else LoraSettings(self.lora)
-        given = {"model": self.model, "pairs": self.pairs, "episodes": self.episodes, "lora": lora}
+        given = {"model": self.model, "task": self.task, "pairs": self.pairs, "episodes": self.episodes, "lora": lora}
         own = {name: value for name, value in {**given, "device": self.device}.items() if value is not None}
         numbers = {"steps": self.steps, "seed": self.seed}
         settings = [f"{name}={value}" for name, value in numbers.items() if value is not None]

@@ -80,7 +80,8 @@ class CountdownSmall(Countdown):
         low, high = self.size.targets
         own = [t for t in range(low, high + 1) if (t in self.test_targets) == (split == "test")]
         while True:
-            given, required, targets = rng.choice(GIVEN), rng.choice(REQUIRED), list[int]()
+            given, required = rng.choice(GIVEN), rng.choice(REQUIRED)
+            numbers, targets = list[int](), list[int]()
             while not targets:
                 numbers = sorted(rng.sample(range(1, self.size.largest + 1), given))
                 found = counts(numbers)

@@ -18,6 +18,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from orgthink.engines import EngineSpec
@@ -32,7 +33,7 @@ from orgthink.record.guard import Crash, Guard, engine_failed
 from orgthink.tasks import task_named
 from orgthink.training.coldstart import pairs
 from orgthink.training.coldstart.pairs import Pair, pairs_of
-from orgthink.training.coldstart.teachers import MODEL, PROGRAM, Teach, lesson, plan_of, program_of
+from orgthink.training.coldstart.teachers import MODEL, PROGRAM, Teach, lesson, plan_of, program_of, program_teacher
 from orgthink.training.coldstart.transcript import Dropped, Reason, read_transcript
 from orgthink.util.concurrency import Stop, run_all
 from orgthink.util.errors import Failure, UserError, pick, require_at_least
@@ -206,6 +207,15 @@ async def synthesise(
         await run_all(work, missing, plan.concurrency, stop)
         conclude(folder, harvest)
     return harvest
+
+
+def program_pairs(plan: Synthesis, path: Path) -> Path:
+    """The file of pairs in a run folder at `path`, where the task's program writes them unless it has done so."""
+    if not (path / ROWS).is_file():
+        made = (path / "config.json").is_file()
+        folder = RunFolder.open(path) if made else RunFolder.create(path, "synth", plan)
+        asyncio.run(synthesise(plan, program_teacher(plan.task, plan.capacity, plan.seed), folder))
+    return path / ROWS
 
 
 def harvested(plan: Synthesis, records: Iterable[Episode], crash: Crash) -> Harvest:

@@ -90,7 +90,7 @@ def program_of(task: str) -> Program:
     program = getattr(task_named(task), "program", None)
     program = resolve_name(program) if isinstance(program, str) else program
     if not isinstance(program, Program):
-        raise UserError(f"no program writes traces for the task {task}: use --teacher model")
+        raise UserError(f"no program writes traces for the task {task}: use orgthink synth --teacher model")
     return program
 
 

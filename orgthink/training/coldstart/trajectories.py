@@ -165,11 +165,19 @@ def trajectory_rows(
 
 def tags_in(run: RunFolder) -> dict[str, CallTags]:
     """The tags of the calls by the label of the organization, where its settings name some. Nothing is imported."""
+    specs = organizations_in(run).items()
+    own = {label: spec.settings["tags"] for label, spec in specs if "tags" in spec.settings}
+    return {label: typed(CallTags, tags, run.path) for label, tags in own.items()}
+
+
+def organizations_in(run: RunFolder) -> dict[str, OrganizationSpec]:
+    """The organizations of an evaluation by label, or that of a reinforcement learning. Nothing is imported."""
     match run.config["settings"]:
         case {"organizations": dict(organizations)}:
-            specs = {label: typed(OrganizationSpec, spec, run.path) for label, spec in organizations.items()}
-            own = {label: spec.settings["tags"] for label, spec in specs.items() if "tags" in spec.settings}
-            return {label: typed(CallTags, tags, run.path) for label, tags in own.items()}
+            return {label: typed(OrganizationSpec, spec, run.path) for label, spec in organizations.items()}
+        case {"job": {"settings": {"rollout": {"organization": dict(organization)}}}}:
+            spec = typed(OrganizationSpec, organization, run.path)
+            return {spec.label: spec}
     return {}
 
 

@@ -19,6 +19,8 @@ from orgthink.organizations.prompts import STYLES
 from orgthink.record.folder import RunFolder
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.coldstart.pairs import read_pairs
+from orgthink.training.coldstart.synthesis import Synthesis, problems, program_pairs
+from orgthink.training.coldstart.teachers import program_of
 from orgthink.training.episodes import Episodes
 from orgthink.training.marsrl.pipeline import Pipeline
 from orgthink.training.marsrl.settings import MarsSettings
@@ -35,7 +37,7 @@ from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import SLOTS
 from orgthink.training.rows import PolicyRow, Row
 from orgthink.training.sft import SftSettings, train
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, user_input
 from orgthink.util.settings import lacks
 from orgthink.util.terminal import show
 
@@ -75,26 +77,50 @@ class Pairs(FromModel):
     settings: SftSettings
     """Settings of the training."""
     pairs: str | None = None
-    """File of pairs, JSON lines or parquet; `None`: the user must give `--pairs`."""
+    """File of pairs, JSON lines or parquet; `None`: the user must give `--pairs` or `--task`."""
     longest: int | None = None
     """Largest number of tokens in a pair, at most the model's context; longer pairs are left out."""
+    task: str | None = None
+    """Without `pairs`: task whose program writes them, into the run folder."""
+    traces: int = 2_000
+    """Traces that the program writes."""
+    capacity: int = 4
+    """c of these traces."""
 
     def require(self) -> None:
         FromModel.require(self)
+        if self.pairs is None and self.task is None:
+            raise UserError(
+                "this recipe trains on your own pairs: name their file with --pairs, or with --task a task whose "
+                "program writes them"
+            )
         if self.pairs is None:
-            raise UserError("this recipe trains on your own pairs: name their file with --pairs")
+            problems(self._synthesis)
+            return
+        if self.task is not None:
+            raise UserError("--task writes pairs, and --pairs names some: give one of them")
         if not Path(self.pairs).is_file():
             raise UserError(f"there is no file {self.pairs}: write pairs with orgthink synth")
         read_pairs(self.pairs)  # before the run folder is made
 
+    @property
+    def _synthesis(self) -> Synthesis:
+        """The plan of the program's traces."""
+        assert self.task is not None
+        style = program_of(self.task).prompts
+        with user_input():
+            return Synthesis(
+                self.task, self.traces, None, self.capacity, style, correct_only=True, seed=self.settings.seed
+            )
+
     def run(self, folder: RunFolder, report: Report) -> Path:
         from orgthink.training.coldstart.pairs import pair_rows, row_course
 
-        assert self.pairs is not None
         base = self.start_folder(folder)
-        course = row_course(base, pair_rows(base, Path(self.pairs), self.longest), **self.how)
-        made_for = self._made_for
-        require_unchanged(folder, "pairs.json", self.pairs, {"sha256": sha256(Path(self.pairs))})
+        file = program_pairs(self._synthesis, folder.path / "traces") if self.pairs is None else Path(self.pairs)
+        course = row_course(base, pair_rows(base, file, self.longest), **self.how)
+        made_for = _made_for(file)
+        require_unchanged(folder, "pairs.json", file, {"sha256": sha256(file)})
 
         def write_folder(model: Path) -> None:
             course.write_folder(model)
@@ -102,20 +128,20 @@ class Pairs(FromModel):
 
         return train(replace(course, write_folder=write_folder), self.settings, folder, report)
 
-    @property
-    def _made_for(self) -> dict[str, Any]:
-        """Style and capacity of the pairs, if they lie in the run folder of `orgthink synth` that wrote them.
 
-        The folder may be untrusted: no name in it is looked up, and another form counts as unknown.
-        """
-        with suppress(UserError):
-            config = RunFolder.open(Path(str(self.pairs)).parent).config
-            match config["kind"], config["settings"]:
-                case "synth", {"prompts": str(prompts), "capacity": int(capacity)} if (
-                    prompts in tuple(STYLES) and capacity >= 2
-                ):
-                    return {"prompts": prompts, "capacity": capacity}
-        return {}
+def _made_for(pairs: Path) -> dict[str, Any]:
+    """Style and capacity of the pairs, if they lie in the run folder of `orgthink synth` that wrote them.
+
+    The folder may be untrusted: no name in it is looked up, and another form counts as unknown.
+    """
+    with suppress(UserError):
+        config = RunFolder.open(pairs.parent).config
+        match config["kind"], config["settings"]:
+            case "synth", {"prompts": str(prompts), "capacity": int(capacity)} if (
+                prompts in tuple(STYLES) and capacity >= 2
+            ):
+                return {"prompts": prompts, "capacity": capacity}
+    return {}
 
 
 @dataclass(frozen=True, slots=True)

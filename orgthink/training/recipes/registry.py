@@ -31,6 +31,9 @@ RECIPES: Registry[Job | type[Job]] = Registry(
         "trajectories": "orgthink.training.recipes.jobs:Trajectories",
         "policy": "orgthink.training.recipes.jobs:Policy",
         "marsrl": "orgthink.training.recipes.jobs:Mars",
+        "asyncthink": "orgthink.training.recipes.any_model:ASYNCTHINK",
+        "verifier-corrector": "orgthink.training.recipes.any_model:VERIFIER_CORRECTOR",
+        "paramanager": "orgthink.training.recipes.any_model:PARAMANAGER",
         "asyncthink-sft": "orgthink.training.recipes.papers:ASYNCTHINK_SFT",
         "asyncthink-qwen3-countdown-sft": "orgthink.training.recipes.papers:ASYNCTHINK_COUNTDOWN_SFT",
         "asyncthink-qwen3-math-sft": "orgthink.training.recipes.papers:ASYNCTHINK_MATH_SFT",
@@ -84,8 +87,12 @@ def adjusted(job: Job, options: dict[str, Any], settings: Sequence[str]) -> Job:
     """A recipe's job with changed fields and settings.
 
     `options` are values of the job's fields. `settings` have the form PATH=VALUE, such as `reward.weight=0`. VALUE is a
-    word, a number, `none`, a JSON list or a JSON object. UserError for an unknown field or setting.
+    word, a number, `none`, a JSON list or a JSON object. A `task` is a field or `rollout.task`. UserError for an
+    unknown field or setting.
     """
+    if "task" in options and hasattr(job.settings, "rollout"):
+        options = dict(options)
+        settings = (f"rollout.task={options.pop('task')}", *settings)
     for name in options:
         if not hasattr(job, name):
             raise UserError(f"a {RECIPES.name_of(type(job))} training has no {name}")
@@ -179,7 +186,9 @@ def unnamed(job: Job) -> list[str]:
 
     UserError for anything else that `job.require` would refuse, as far as it can be checked without these.
     """
-    options = [f"--{name}" for name in ("model", "pairs", "episodes") if getattr(job, name, "its own") is None]
+    made = ("pairs",) if getattr(job, "task", None) is not None else ()
+    given = (name for name in ("model", "pairs", "episodes") if name not in made)
+    options = [f"--{name}" for name in given if getattr(job, name, "its own") is None]
     try:
         if not options:
             job.require()
