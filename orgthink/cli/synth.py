@@ -91,8 +91,8 @@ class Synth:
             raise UserError("--episodes takes problems and settings from the run: give it with --out only")
         out = self.out or dated("synth-imitation")
         with user_input():
-            count, kept, total = imitate(RunFolder.open(episodes), out)
-        show(f"{count} query-response pairs of {kept} of {total} episodes are in {out / ROWS}")
+            count, right, total = imitate(RunFolder.open(episodes), out)
+        show(f"{count} query-response pairs of {right} of {total} episodes are in {out / ROWS}")
         return 0
 
     def plan(self) -> Synthesis:

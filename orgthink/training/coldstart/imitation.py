@@ -32,7 +32,7 @@ class Imitation:
 
 def imitate(run: RunFolder, path: Path) -> tuple[int, int, int]:
     """Write the pairs of a run's successful episodes into a new folder. Returns the numbers of pairs, of successful
-    episodes and of all. UserError if there are none, or if they have several styles or capacities."""
+    episodes and of all. UserError without any, or if they have several styles or capacities."""
     specs, total = organizations_in(run), 0
     found: list[tuple[str, Episode]] = []
     for episode in run.episodes():
