@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial, wraps
@@ -19,7 +19,7 @@ from orgthink.engines import Engines, EngineSpec, engine_spec, served_spec
 from orgthink.engines.engine import Engine
 from orgthink.evaluation import run
 from orgthink.evaluation.plan import QUESTION, make_plan, resolve
-from orgthink.evaluation.specs import OrganizationSpec, organization_settings
+from orgthink.evaluation.specs import OrganizationSpec, labelled, on_models
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import Price
 from orgthink.record.episode import Episode, Grade, Message, Problem
@@ -32,7 +32,7 @@ from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Split, Task
-from orgthink.util.errors import UserError, pick, required, user_input
+from orgthink.util.errors import required, user_input
 from orgthink.util.settings import plain
 
 __all__ = [
@@ -46,6 +46,9 @@ T = TypeVar("T")
 Roles = Mapping[str, "str | EngineSpec | Engine"]
 """Models by role: `MODEL` or `MODEL@URL` as on the command line, specifications, or open engines, which stay open. A
 name without a URL is a model of the server of `url`, if that is given."""
+
+AnyOrganization = str | Organization | type | Callable[..., Any]
+"""A name, a class, an instance, a factory without parameters, or `async def run(problem, session)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +85,13 @@ def organization(name: str, **settings: Any) -> Organization:
 
 async def asolve(
     problem: str | Problem,
-    organization: str | Organization = "asyncthink",
+    organization: AnyOrganization = "asyncthink",
     *,
     model: str | EngineSpec | Engine | None = None,
     url: str | None = None,
     tokenizer: str | None = None,
     roles: Roles | None = None,
+    sampling: Mapping[str, Mapping[str, Any]] | None = None,
     settings: Mapping[str, Any] | None = None,
     prompts: str | None = None,
     capacity: int | None = None,
@@ -104,21 +108,23 @@ async def asolve(
 ) -> Episode:
     """One attempt of an organization at a problem; graded if the problem belongs to a task.
 
-    An open engine is used and stays open. `settings` are fields of the organization. `capacity` and `max_tokens` are by
-    default those that the model was trained with, or 2 and 512; `limits` replace all limits of the other arguments.
-    `approve` decides about every fork before it starts. UserError for bad input; EngineUnavailable without a server. A
-    later failure is recorded in the episode.
+    An open engine is used and stays open. `settings` are fields of the organization; a field that is not set, or that
+    has its default in an instance, gets the value of the model's preset, such as its prompt style. `sampling` has
+    `max_tokens`, `temperature` and `top_p` of some roles. `capacity` and `max_tokens` are by default those that the
+    model was trained with, or 2 and 512; `limits` replace all limits of the other arguments. `approve` decides about
+    every fork before it starts. UserError for bad input; EngineUnavailable without a server. A later failure is
+    recorded in the episode.
     """
     if isinstance(problem, str):
         problem = Problem(id=QUESTION, task=QUESTION, text=problem)
     given: dict[EngineSpec, Engine] = {}
-    spec = _engine(model, url, tokenizer, given)
-    named = {organization: settings or {}} if isinstance(organization, str) else {}
+    spec, one = _engine(model, url, tokenizer, given), labelled([organization])
     plan = make_plan(
         QUESTION,
-        _organizations(list(named), spec, named, prompts),
+        on_models(one, spec, settings=dict.fromkeys(one, settings or {}), prompts=prompts),
         spec,
-        roles={role: _engine(one, url, None, given) for role, one in (roles or {}).items()},
+        roles={role: _engine(each, url, None, given) for role, each in (roles or {}).items()},
+        role_sampling=sampling,
         n=1,
         temperature=temperature,
         seed=seed,
@@ -130,19 +136,19 @@ async def asolve(
         deadline=deadline,
         limits=limits,
     )
-    made = None if isinstance(organization, str) else organization
     async with Engines(given) as engines:
-        return await run.solve(plan, problem, engines, organization=made, watch=watch, approve=approve)
+        return await run.solve(plan, problem, engines, watch=watch, approve=approve)
 
 
 async def aevaluate(
     task: str | None = None,
-    organizations: Sequence[str] = ("asyncthink",),
+    organizations: AnyOrganization | Iterable[AnyOrganization] | Mapping[str, AnyOrganization] = "asyncthink",
     *,
     model: str | EngineSpec | None = None,
     url: str | None = None,
     tokenizer: str | None = None,
     roles: Mapping[str, str | EngineSpec] | None = None,
+    sampling: Mapping[str, Mapping[str, Any]] | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     prompts: str | None = None,
     n: int | None = None,
@@ -166,19 +172,22 @@ async def aevaluate(
 ) -> Run:
     """Evaluate organizations on `n` problems of a task, `samples` times each, and store a run folder.
 
-    `n`, `samples` and `temperature` are by default 100, 1 and 1.0, or a benchmark's convention. `settings` are fields
-    of the organizations, by name. `prices` of the models, by name, put dollars into the summary. `max_dollars` and
-    `max_total_tokens` limit all episodes together. `out` is a new folder, by default one under runs/. `progress` gets
-    every episode that ends and the number of ended ones. UserError for bad input.
+    The label of an organization is its name or that of its class; `LABEL=NAME` and a mapping by label give others.
+    `settings` are fields of the organizations, by label. Organizations from a file can be resumed from the run folder,
+    those from a notebook cannot.
+
+    `n`, `samples` and `temperature` are by default 100, 1 and 1.0, or a benchmark's convention. `prices` of the models,
+    by name, put dollars into the summary. `max_dollars` and `max_total_tokens` limit all episodes together. `out` is a
+    new folder, by default one under runs/. `progress` gets every episode that ends and the number of ended ones.
+    UserError for bad input.
     """
     name, spec = required(task, "task", "a task"), _engine(model, url, tokenizer, {})
-    for each in settings or {}:
-        pick("organization", each, dict.fromkeys(organizations))
     plan = make_plan(
         name,
-        _organizations(organizations, spec, settings or {}, prompts),
+        on_models(labelled(organizations), spec, settings=settings, prompts=prompts),
         spec,
         roles={role: _engine(one, url, None, {}) for role, one in (roles or {}).items()},
+        role_sampling=sampling,
         n=n,
         samples=samples,
         temperature=temperature,
@@ -252,19 +261,6 @@ def _engine(
     spec = EngineSpec(f"open engine {len(given) + 1}")
     given[spec] = model
     return spec
-
-
-def _organizations(
-    names: Sequence[str], spec: EngineSpec, settings: Mapping[str, Mapping[str, Any]], prompts: str | None
-) -> dict[str, OrganizationSpec]:
-    """The organizations by their labels. UserError for one that is named twice."""
-    found: dict[str, OrganizationSpec] = {}
-    for name in names:
-        one = OrganizationSpec(name, organization_settings(name, spec, settings.get(name), prompts))
-        if one.label in found:
-            raise UserError(f"organization {one.label} is named twice: evaluate each once")
-        found[one.label] = one
-    return found
 
 
 def _text(value: Any) -> str:

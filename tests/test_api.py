@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import signal
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -18,8 +20,9 @@ from small_recipes import RECIPE
 
 import orgthink
 from orgthink import api
-from orgthink.api import Run
+from orgthink.api import Organization, Run, Session
 from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import Episode, Problem
 from orgthink.record.folder import RunFolder
@@ -63,6 +66,140 @@ def test_an_organization_may_be_an_object():
     assert episode.organization == "sequential" and episode.answer == "42"
 
 
+@dataclass(frozen=True)
+class Prompted(Organization):
+    """Answers with its own settings."""
+
+    words: int = 1
+    prompts: str = "paper"
+    client: object = None
+
+    async def run(self, problem: Problem, session: Session) -> str:
+        session.controller()
+        return f"{self.prompts} {self.words} {self.client}"
+
+
+class Counting:
+    """Not a dataclass: what it counts is no setting."""
+
+    def __init__(self, start: int = 1) -> None:
+        self.start = start
+
+    async def run(self, problem: Problem, session: Session) -> str:
+        session.controller()
+        return str(self.start)
+
+
+async def function(problem: Problem, session: Session) -> str:
+    session.controller()
+    return problem.text
+
+
+@pytest.mark.parametrize(
+    ("organization", "label", "answer"),
+    [
+        (Prompted, "Prompted", "demonstrated 1 None"),
+        (Prompted(), "Prompted", "demonstrated 1 None"),
+        (Prompted(2, "tagged", client=3), "Prompted", "tagged 2 3"),
+        (lambda: Prompted(2), "<lambda>", "demonstrated 2 None"),
+        (Counting, "Counting", "1"),
+        (Counting(5), "Counting", "5"),
+        (function, "function", "q"),
+    ],
+)
+def test_an_organization_is_whatever_may_be_named_and_a_model_s_prompts_reach_it(
+    organization: Any, label: str, answer: str
+):
+    episode = orgthink.solve("q", organization, model=engine())
+    assert (episode.organization, episode.answer) == (label, answer)
+
+
+def test_prompts_and_settings_hold_for_an_instance():
+    one = Prompted(2, "tagged")
+    answers = [
+        orgthink.solve("q", one, model=engine(), prompts="paper"),
+        orgthink.solve("q", one, model=engine(), settings={"words": 7}),
+        orgthink.solve("q", one, model=engine(), prompts="paper", settings={"prompts": "demonstrated"}),
+        orgthink.solve("q", Prompted(client=[]), model=engine()),
+    ]
+    assert [each.answer for each in answers] == [
+        "paper 2 None",
+        "tagged 7 None",
+        "demonstrated 2 None",
+        "demonstrated 1 []",
+    ]
+
+
+def test_a_shipped_model_s_prompts_reach_an_instance():
+    problem = next(orgthink.task("countdown-mini").problems("test", seed=0))
+    named, made = (
+        orgthink.solve(problem, one, model="pocket-organizer", temperature=0, max_tokens=8)
+        for one in ("sequential", Sequential())
+    )
+    assert made.root.text == named.root.text and made.root.spans[0].text == named.root.spans[0].text
+
+
+def test_a_role_may_have_a_sampling_of_its_own():
+    episode = orgthink.solve(
+        "q", "sequential", model=engine("<ANSWER> 1 </ANSWER>"), sampling={"thinker": {"temperature": 0.25}}
+    )
+    assert episode.root.spans[-1].sampling.temperature == 0.25
+
+
+def test_a_table_s_labels_hold_for_settings_too(tmp_path):
+    given = [Prompted(client=4), "two=sequential", function]
+    how: Any = {"url": "http://localhost:9/v1", "model": "m", "n": 1, "deadline": 5.0}
+    with pytest.raises(UserError, match="unknown organization 'Promptd': did you mean Prompted"):
+        orgthink.evaluate("sudoku", given, settings={"Promptd": {"words": 3}}, **how)
+    with pytest.raises(UserError, match="organization Prompted is named twice"):
+        orgthink.evaluate("sudoku", [Prompted(), Prompted(2)], **how)
+
+    async def evaluated(organizations: Any, **settings: Any) -> Run:
+        async with loopback(*[says("a")] * 4) as server:
+            return await orgthink.aevaluate("sudoku", organizations, url=server.url, n=1, **settings)
+
+    several = asyncio.run(evaluated(given, settings={"Prompted": {"words": 3}}, out=tmp_path / "run"))
+    assert list(several.summary) == ["Prompted", "two", "function"]
+    assert several.episodes[0].answer == "demonstrated 3 4"
+    by_label = {"one": Prompted, "two": Prompted(2), "five": Counting(5), "six": Counting(6)}
+    labelled = asyncio.run(evaluated(by_label, out=tmp_path / "labelled"))
+    answers = {episode.organization: episode.answer for episode in labelled.episodes}
+    assert answers == {"one": "demonstrated 1 None", "two": "demonstrated 2 None", "five": "5", "six": "6"}
+    alone = asyncio.run(evaluated(Prompted(6), out=tmp_path / "alone"))
+    assert alone.episodes[0].answer == "demonstrated 6 None"
+
+
+def test_a_notebook_s_class_may_stand_in_an_instance():
+    @dataclass(frozen=True)
+    class Local(Prompted):
+        """Only this process has it."""
+
+    forking = ScriptedEngine([Turn(turn.says, when=turn.when, seconds=0.0) for turn in FORKING[::2]])
+    episode = orgthink.solve("What is 3 * 4?", AsyncThink(worker=Local(9)), model=forking)
+    assert episode.answer == "12" and "paper 9 None" in episode.root.text
+
+
+def test_a_run_of_a_notebook_s_class_is_not_resumed(tmp_path, capsys):
+    @dataclass(frozen=True)
+    class Local(Prompted):
+        """Only this process has it."""
+
+    async def evaluated(organization: Any, out: Path) -> None:
+        async with loopback() as server:
+            await orgthink.aevaluate("sudoku", organization, url=server.url, n=1, out=out)
+
+    asyncio.run(evaluated(Local(3), tmp_path / "local"))
+    asyncio.run(evaluated(Prompted(3), tmp_path / "file"))
+    for run, code, said in (
+        ("file", 0, ""),
+        ("local", 2, "organization Local was made in a notebook or in a function"),
+    ):
+        command = [sys.executable, "-m", "orgthink", "eval", "--resume", str(tmp_path / run)]
+        path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+        assert done.returncode == code and said in done.stderr and done.stderr.count("\n") <= 1, done.stderr
+
+
 async def test_it_works_where_an_event_loop_runs_already():
     """As in a notebook: the engine belongs to no loop, the call is a plain one."""
     assert orgthink.solve("q", "sequential", model=engine("<ANSWER> 1 </ANSWER>")).answer == "1"
@@ -99,7 +236,7 @@ async def test_ctrl_c_in_a_notebook_ends_what_runs():
     assert ends.get(timeout=60) == "cancelled"
 
 
-def evaluation(organizations: list[str], **settings: Any) -> Run:
+def evaluation(organizations: Any, **settings: Any) -> Run:
     return orgthink.evaluate("sudoku", organizations, url="http://localhost:9/v1", model="m", **settings)
 
 
@@ -121,6 +258,12 @@ def evaluation(organizations: list[str], **settings: Any) -> Run:
         (lambda: evaluation(["sequential"], settings={"sequentia": {}}), "unknown organization 'sequentia': did you"),
         (lambda: evaluation(["sequential", "parallel"], settings={"asyncthink": {}}), "unknown organization 'asyncth"),
         (lambda: evaluation(["sequential", "parallel", "sequential"]), "organization sequential is named twice"),
+        (lambda: evaluation(["one="]), "organization one=: write NAME or LABEL=NAME"),
+        (lambda: evaluation([Prompted(client=object())]), "settings of Prompted are stored as JSON values: "),
+        (lambda: evaluation([3]), "3 is not an organization: it must be"),
+        (lambda: evaluation(["sequential"], sampling={"thinker": {"temprature": 1}}), "did you mean temperature"),
+        (lambda: orgthink.solve("q", function, model=engine(), prompts="paper"), "function has no setting `prompts`"),
+        (lambda: orgthink.solve("q", Prompted(), model=engine(), settings={"word": 3}), "did you mean words"),
         (lambda: evaluation(["sequential"], n=0), "n is 0: it must be at least 1"),
         (lambda: evaluation(["sequential"], samples=0), "samples is 0: it must be at least 1"),
         (lambda: evaluation(["sequential"], concurrency=0), "concurrency is 0: it must be at least 1"),

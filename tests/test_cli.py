@@ -622,6 +622,9 @@ def _train(run: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        ("eval --organizations sequential mine.py", "mine.py is a file: name the class in it, such as mine.py:PickOne"),
+        ("eval --organizations sequential=", "organization sequential=: write NAME or LABEL=NAME"),
+        ("eval --organizations verifier-corrector --sampling verifier.temprature=1", "did you mean temperature?"),
         ("eval --organizations sequential asynkthink", "unknown organization 'asynkthink': did you mean asyncthink?"),
         ("eval --task countdwn", "unknown task 'countdwn': did you mean countdown?"),
         ("eval --model tooy", "unknown model 'tooy': did you mean toy?"),
@@ -655,7 +658,7 @@ def _train(run: Path) -> None:
         ("eval --roles worker=toy worker=toy-async", "worker=toy-async: worker is toy already"),
         ("run --sampling worker.top_p=0.5 worker.top_p=0.6", "worker.top_p=0.6: worker.top_p is 0.5 already"),
         ("eval --prompts papr", "unknown prompt style 'papr': did you mean paper?"),
-        ("eval --organizations parallel parallel", "parallel=parallel: parallel is parallel already"),
+        ("eval --organizations parallel parallel", "organization parallel is named twice: give each a label"),
         (
             "eval --organizations sequential --models sequential=toy sequential=toy-async",
             "--models sequential=toy-async: sequential is toy already",
@@ -679,6 +682,7 @@ def _train(run: Path) -> None:
 )  # fmt: skip
 def test_bad_input_gets_one_clear_line(arguments: str, says: str, run: Path, capsys: pytest.CaptureFixture[str]):
     before = {path: path.read_bytes() for path in run.iterdir()}
+    Path("mine.py").write_text("class PickOne:\n    pass\n")
     capsys.readouterr()
     argv = arguments.split()
     if argv[0] == "eval" and "--resume" not in argv:

@@ -130,6 +130,12 @@ from itertools import repeat
 from orgthink.record.episode import Grade, Problem
 from orgthink.tools.tool import FunctionTool
 
+class Counting:
+    def __init__(self):
+        self.count = 4
+    async def run(self, problem, session):
+        return str(self.count)
+
 class Plain:
     async def run(self, problem, session):
         return "4"
@@ -180,7 +186,8 @@ def forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "answer"), [("Plain", "4"), ("Parrot", "4"), ("LOUD", "44"), ("quiet", ""), ("function", "4")]
+    ("name", "answer"),
+    [("Plain", "4"), ("Parrot", "4"), ("LOUD", "44"), ("quiet", ""), ("function", "4"), ("Counting", "4")],
 )
 def test_an_organization_is_a_class_an_instance_a_factory_or_a_function(name: str, answer: str, forms: None):
     organization = OrganizationSpec(f"forms.py:{name}").named("label")

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from orgthink.engines import STREAMS, EngineSpec, engine_spec, served_spec
-from orgthink.evaluation.plan import SAMPLED, Evaluation, make_plan
-from orgthink.evaluation.specs import OrganizationSpec, organization_settings
+from orgthink.evaluation.plan import Evaluation, make_plan
+from orgthink.evaluation.specs import OrganizationSpec, labelled, on_models
 from orgthink.measure.usage import Price
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.training.recipes.adjust import put
@@ -99,7 +99,6 @@ class Options:
             role, _, setting = place.rpartition(".")
             if not role:
                 raise UserError(f"--sampling {place}={value}: write ROLE.SETTING=VALUE")
-            pick("setting of the sampling", setting, dict.fromkeys(SAMPLED))
             found[role][setting] = value
         return dict(found)
 
@@ -107,19 +106,13 @@ class Options:
         self, named: Sequence[str], engine: EngineSpec, own: Mapping[str, EngineSpec]
     ) -> dict[str, OrganizationSpec]:
         """Organizations by label, set by these options and by the presets of their models."""
-        labelled = [one if "=" in one else f"{OrganizationSpec(one).label}={one}" for one in named]
-        classes = pairs(labelled, "--organizations", "LABEL=NAME")
-        for label in own:
-            pick("organization", label, classes)
-        settings = {
-            label: organization_settings(name, own.get(label, engine), prompts=self.prompts)
-            for label, name in classes.items()
-        }
+        found = on_models(labelled(list(named)), engine, models=own, prompts=self.prompts)
         for given in self.set:
-            self._set(given, classes, settings)
-        return {label: OrganizationSpec(name, settings[label], own.get(label)) for label, name in classes.items()}
+            self._set(given, found)
+        return found
 
-    def _set(self, given: str, classes: Mapping[str, str], settings: dict[str, dict[str, Any]]) -> None:
+    def _set(self, given: str, organizations: Mapping[str, OrganizationSpec]) -> None:
+        classes = {label: how.organization for label, how in organizations.items()}
         ((place, value),) = pairs([given], "--set", "[LABEL.]SETTING=VALUE").items()
         named = sorted((label for label in classes if place.startswith(f"{label}.")), key=len)[-1:]  # `v1` and `v1.5`
         path = place.removeprefix(f"{named[0]}.") if named else place
@@ -131,7 +124,7 @@ class Options:
         for one in named or classes:
             if setting in known_settings(classes[one]):
                 try:
-                    put(settings[one], ORGANIZATIONS[classes[one]], f"{path}={value}")
+                    put(organizations[one].settings, ORGANIZATIONS[classes[one]], f"{path}={value}")
                 except UserError as error:
                     raise UserError(f"--set {given}: {error}") from None
 

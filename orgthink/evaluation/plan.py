@@ -32,7 +32,7 @@ from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Split, Task
-from orgthink.util.errors import UserError, require_at_least, user_input
+from orgthink.util.errors import UserError, pick, require_at_least, user_input
 from orgthink.util.settings import plain, typed
 
 QUESTION = "asked"
@@ -156,7 +156,6 @@ def make_plan(
         n = 100 if convention is None else len(up_to(task, split, seed, convention.problems or EVERY))
     samples = usual[0] if samples is None else samples
     temperature = usual[1] if temperature is None else temperature
-    made = {label: replace(how, settings=plain(how.named(label))) for label, how in organizations.items()}
     with user_input():
         sampling = Sampling(max_tokens, temperature, seed=seed)
         capacity = trained_with(models, "capacity", CAPACITY) if capacity is None else capacity
@@ -165,7 +164,7 @@ def make_plan(
         )
         return Evaluation(
             task=task,
-            organizations=made,
+            organizations=dict(organizations),
             n=n,
             engine=engine,
             sampling=sampling,
@@ -193,6 +192,8 @@ def _roles(
         settings[role] = {"max_tokens": partner.max_tokens} | settings[role]
     found = {}
     for role in dict.fromkeys((*engines, *settings)):
+        for setting in settings[role]:
+            pick("setting of the sampling", setting, dict.fromkeys(SAMPLED))
         own = typed(Sampling, plain(shared) | settings[role], f"--sampling {role}")
         found[role] = RoleSpec(engines.get(role) or _engine_of(role, organizations, engine), own)
     return found
@@ -255,6 +256,9 @@ def resolve(plan: Evaluation) -> Resolved:
     """
     organizations = plan.made()
     plan.check(*organizations.values(), noise=True)
+    plan = replace(
+        plan, organizations={label: plan.organizations[label].stored(one) for label, one in organizations.items()}
+    )
     attempts = plan.samples * len(organizations)
     problems = up_to(plan.task, plan.split, plan.seed, min(plan.n, MOST_PLANNED // attempts + 1))
     if len(problems) * attempts > MOST_PLANNED:

@@ -25,7 +25,6 @@ from orgthink.record.guard import Guard, engine_failed
 from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.approval import Approve
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.organization import Organization
 from orgthink.tasks import task_of
 from orgthink.util.concurrency import Stop, run_all
 from orgthink.util.errors import UserError
@@ -140,13 +139,11 @@ async def solve(
     problem: Problem,
     engines: Engines,
     *,
-    organization: Organization | None = None,
     watch: Watcher | None = None,
     approve: Approve | None = None,
 ) -> Episode:
-    """One attempt at one problem by the plan's only organization or a given one; graded if it belongs to a task."""
-    if organization is None:
-        (organization,) = plan.made().values()
+    """One attempt at one problem by the plan's only organization; graded if it belongs to a task."""
+    (organization,) = plan.made().values()
     plan.check(organization, noise=True)
     default, _, roles = await backings(plan, engines)
     how = {"roles": roles, "limits": plan.limits, "watch": watch, "approve": approve}

@@ -6,7 +6,7 @@ A preset is the orgthink.json in a model's folder. Options of the user take prec
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from orgthink.engines import EngineSpec, is_local, shipped
@@ -17,7 +17,8 @@ from orgthink.record.episode import Sampling
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization
 from orgthink.util.errors import UserError, pick
-from orgthink.util.settings import require_known, typed
+from orgthink.util.registry import LOCAL
+from orgthink.util.settings import plain, require_known, typed
 
 CAPACITY, MAX_TOKENS = 2, 512
 """Defaults of a run whose models do not name their own."""
@@ -37,11 +38,11 @@ class OrganizationSpec:
     @property
     def label(self) -> str:
         """Its default label: its name, or the class name of a reference."""
-        return self.organization.rpartition(":")[2]
+        return self.organization.rpartition(":")[2].rpartition(LOCAL)[2]
 
     def named(self, label: str) -> Organization:
         """The organization with this label as its name. UserError for an unknown organization or setting."""
-        cls = pick("organization", self.organization, ORGANIZATIONS)
+        cls = ORGANIZATIONS.named(self.organization)
         known = {setting.name: None for setting in fields(cls)}  # type: ignore[arg-type]  # organizations are dataclasses
         for setting in self.settings:
             pick(f"setting of {label}", setting, known)
@@ -52,6 +53,13 @@ class OrganizationSpec:
         made = typed(cls, {**self.settings, **({"name": label} if "name" in known else {})}, f"settings of {label}")
         vars(made)["name"] = label
         return made
+
+    def stored(self, organization: Organization) -> OrganizationSpec:
+        """With all settings of its organization, as JSON values. UserError for another value."""
+        try:
+            return replace(self, settings=plain(organization))
+        except ValueError as error:
+            raise UserError(f"settings of {organization.name} are stored as JSON values: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +158,63 @@ def organization_settings(
     style = prompts or preset_settings.get("prompts", spec.prompts)
     style_named(style)
     own = {"prompts": style} if spec.preset_values else {"prompts": style, "tolerant": True}
-    known = {field.name for field in fields(pick("organization", name, ORGANIZATIONS))}  # type: ignore[arg-type]
+    known = {field.name for field in fields(ORGANIZATIONS.named(name))}  # type: ignore[arg-type]
     return {**preset_settings, **{setting: own[setting] for setting in own if setting in known}, **(settings or {})}
+
+
+def labelled(given: Any) -> dict[str, OrganizationSpec]:
+    """Organizations by label: one or several names, `LABEL=NAME`, classes, instances, factories or functions; or a
+    mapping of them by label. UserError for a label that is given twice."""
+    several = isinstance(given, Iterable) and not isinstance(given, str | type) and not hasattr(given, "run")
+    each = [one.split("=", 1) if isinstance(one, str) else [one] for one in (given if several else [given])]
+    found: dict[str, OrganizationSpec] = {}
+    for *label, thing in given.items() if isinstance(given, Mapping) else each:
+        if "" in (*label, thing):
+            raise UserError(f"organization {'='.join(map(str, (*label, thing)))}: write NAME or LABEL=NAME")
+        spec = _spec_of(thing)
+        name = label[0] if label else spec.settings.get("name", spec.label)
+        if name in found:
+            raise UserError(f"organization {name} is named twice: give each a label of its own, as LABEL=NAME")
+        found[name] = spec
+    return found
+
+
+def _spec_of(thing: Any) -> OrganizationSpec:
+    """The settings of an instance are the fields that differ from their defaults."""
+    if isinstance(thing, str):
+        return OrganizationSpec(thing)
+    if isinstance(thing, type) or not is_dataclass(thing):
+        return OrganizationSpec(ORGANIZATIONS.add(thing))
+    values = {one: getattr(thing, one.name) for one in fields(thing) if one.init}
+    usual = {one: one.default if one.default_factory is MISSING else one.default_factory() for one in values}
+    changed = {one.name: value for one, value in values.items() if value != usual[one]}
+    return OrganizationSpec(ORGANIZATIONS.add(type(thing)), changed)
+
+
+def on_models(
+    organizations: Mapping[str, OrganizationSpec],
+    engine: EngineSpec,
+    *,
+    models: Mapping[str, EngineSpec] | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    prompts: str | None = None,
+) -> dict[str, OrganizationSpec]:
+    """Organizations with the settings for their models. `models` and `settings` are by label. Settings take precedence
+    over `prompts`, then come those of an instance and of the model's preset. UserError for an unknown label, and for
+    prompts that no organization has."""
+    models, settings = models or {}, settings or {}
+    for label in (*models, *settings):
+        pick("organization", label, organizations)
+    found = {}
+    for label, how in organizations.items():
+        own = {name: value for name, value in how.settings.items() if name != "prompts" or prompts is None}
+        known = organization_settings(
+            how.organization, models.get(label, engine), {**own, **settings.get(label, {})}, prompts
+        )
+        found[label] = OrganizationSpec(how.organization, known, models.get(label))
+    if prompts is not None and found and not any("prompts" in how.settings for how in found.values()):
+        raise UserError(f"prompts {prompts}: {', '.join(found)} has no setting `prompts`")
+    return found
 
 
 def trained_with(models: Iterable[EngineSpec], name: str, default: int) -> int:

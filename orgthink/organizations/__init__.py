@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from orgthink.record.episode import Problem
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
+from orgthink.util.errors import UserError
 from orgthink.util.registry import Registry, made, settings_class
 from orgthink.util.settings import class_by_kind
 
@@ -22,13 +23,16 @@ def organization_class(found: Any) -> type[Organization] | None:
     if iscoroutinefunction(found):
         return _class_of_function(found)
     cls: Any = settings_class(found)
-    if cls is None:  # without settings
-        found = made(found) if not isinstance(found, type) else found
-        cls = found if isinstance(found, type) else type(found)
+    one = made(found) if cls is None else cls
+    cls = one if isinstance(one, type) else type(one)
     if not hasattr(cls, "run"):
         return None
-    if not issubclass(cls, Organization):
-        cls = type(cls.__name__, (cls, Organization), {"__module__": cls.__module__, "__doc__": cls.__doc__})
+    if cls is one and not is_dataclass(cls):
+        raise UserError(f"{cls.__name__} needs arguments: name an instance, or make them fields of a dataclass")
+    values = {} if cls is one else dict(getattr(one, "__dict__", {}))
+    if values or not issubclass(cls, Organization):
+        own = {"__post_init__": lambda self: vars(self).update(values)} if values else {}  # they are no fields
+        cls = type(cls.__name__, (cls, Organization), {"__module__": cls.__module__, "__doc__": cls.__doc__, **own})
     found_class: type[Organization] = cls
     return found_class if is_dataclass(cls) else dataclass(eq=False)(found_class)
 
@@ -64,7 +68,7 @@ ORGANIZATIONS: Registry[type[Organization]] = Registry(
 if TYPE_CHECKING:
     AnyOrganization = Organization
 else:
-    AnyOrganization = class_by_kind(ORGANIZATIONS, object)
+    AnyOrganization = class_by_kind(ORGANIZATIONS, Organization)
 
 
 def identical_below(organizations: Iterable[Organization], capacity: int) -> dict[str, int]:

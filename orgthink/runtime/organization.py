@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.record.episode import Episode, Problem
@@ -18,6 +19,8 @@ class Organization:
 
     Only `run` is required. The fields of a dataclass are settings.
     """
+
+    __pydantic_config__: ClassVar = {"arbitrary_types_allowed": True}
 
     @property
     def name(self) -> str:

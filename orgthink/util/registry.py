@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +33,9 @@ from orgthink.util.errors import UserError, pick
 from orgthink.util.references import absolute, is_reference
 
 T = TypeVar("T")
+
+LOCAL = ".<locals>."
+"""Part of the name of an object that is no attribute of a module."""
 
 _REGISTERED_ONLY: ContextVar[bool] = ContextVar("registered only", default=False)
 
@@ -142,7 +146,9 @@ class Registry(Mapping[str, T], Generic[T]):
         return self._loaded[name]
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (name in self._own or name in self._offered or is_reference(name))
+        return isinstance(name, str) and (
+            name in self._own or name in self._offered or name in self._loaded or is_reference(name)
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self._own, *self._offered])
@@ -152,19 +158,41 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def named(self, name: str) -> T:
         """The object of a name; UserError, with the nearest name, if it is unknown or cannot be loaded."""
+        if name not in self and name.endswith(".py") and Path(name).is_file():
+            classes = re.findall(r"^class (\w+)", Path(name).read_text("utf-8", "replace"), re.MULTILINE) or ["MyClass"]
+            raise UserError(f"{name} is a file: name the class in it, such as {name}:{classes[-1]}")
+        if name not in self and (name.startswith("__main__:") or LOCAL in name):
+            raise UserError(
+                f"{self.kind} {name.rpartition(':')[2].rpartition(LOCAL)[2]} was made in a notebook or in a function, "
+                "and only that process has it: write its class into a file, such as my_file.py:MyClass"
+            )
         return pick(self.kind, name, self)
+
+    def add(self, thing: Any) -> str:
+        """Register an object that is given in Python. Returns the name by which this process finds it; another process
+        finds it if the name is a reference. UserError if it is not of the required form."""
+        found = self._accept(thing)
+        if found is None:
+            raise UserError(f"{thing!r} {self._unfit}")
+        name = self.name_of(thing)
+        self._loaded[name] = found
+        return name
 
     def name_of(self, thing: T) -> str:
         """A name of an object: the one it was looked up by, a registered one, or a reference."""
         for name, loaded in self._loaded.items():
             if loaded is thing:
                 return name
-        module, qualname = getattr(thing, "__module__", ""), getattr(thing, "__qualname__", "")
+        of_instance = f"{id(thing)}{LOCAL}{type(thing).__qualname__}"
+        module, qualname = getattr(thing, "__module__", ""), getattr(thing, "__qualname__", of_instance)
         for name, registration in self.registrations().items():
             if registration.target == f"{module}:{qualname}":
                 return name
         file = None if "." in module else getattr(sys.modules.get(module), "__file__", None)
-        return f"{module if file is None else Path(file).resolve()}:{qualname}"
+        name = f"{module if file is None else Path(file).resolve()}:{qualname}"
+        if module == "__main__" or LOCAL in name:  # it cannot be imported, or its script would run again
+            self._loaded.setdefault(name, self._accept(thing) or thing)
+        return name
 
     def registrations(self) -> dict[str, Registration]:
         """All registered names and their targets."""
@@ -187,9 +215,12 @@ class Registry(Mapping[str, T], Generic[T]):
             why = f"{type(error).__name__}: {error}{_place(error)}"
             raise UserError(f"{self.kind} {name} cannot be loaded: {why}") from error
         if found is None:
-            article = "an" if self.kind[0] in "aeiou" else "a"
-            raise UserError(f"{name} is not {article} {self.kind}: it must be {self.form}")
+            raise UserError(f"{name} {self._unfit}")
         return found
+
+    @property
+    def _unfit(self) -> str:
+        return f"is not {'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind}: it must be {self.form}"
 
 
 def _place(error: BaseException) -> str:

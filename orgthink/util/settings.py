@@ -70,6 +70,8 @@ class ByKind:
 
     def read(self, value: Any) -> Any:
         """The object of JSON values; a string is a `kind` with default settings. UserError for an unknown setting."""
+        if self.base is not object and isinstance(value, self.base):
+            return value
         value = {"kind": value} if isinstance(value, str) else value
         if not isinstance(value, Mapping):
             raise ValueError(f"name a {self.registry.kind}, or give its settings and its kind")
