@@ -56,6 +56,12 @@ def test_a_failure_in_the_middle_is_an_error() -> None:
         event('{"error": {"code": 503, "message": "no"}}')
 
 
+@pytest.mark.parametrize("count", [-5, 2**31, 10**400, 1.5, True, "7", [7], None])
+def test_an_invalid_count_changes_nothing(count: Any) -> None:
+    found = event(json.dumps({"choices": [], "usage": {"completion_tokens": count, "prompt_tokens": count}}))
+    assert (found.tokens, found.billed) == (None, None)
+
+
 USAGES: dict[str, tuple[dict[str, Any], Billed | None]] = {
     "OpenAI": (
         {

@@ -66,3 +66,7 @@ def test_the_budget_is_charged_in_tokens(ratio: float) -> None:
 def test_a_count_below_what_arrived_is_not_believed() -> None:
     """Else whoever counts nothing has no budget."""
     assert _play(0.5, Turn("a b c d")).root.steps == 4
+
+
+def test_a_count_above_what_was_requested_is_not_believed() -> None:
+    assert _play(1000.0, Turn("a b c d")).root.steps == 100
