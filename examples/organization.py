@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orgthink.record.episode import Message, Problem
-from orgthink.runtime import Agent, Organization, Session
+from orgthink import Agent, Message, Organization, Problem, Session
 
 
 @dataclass(frozen=True)
@@ -17,7 +16,6 @@ class Drafts(Organization):
 
     drafts: int = 2
     """Number of drafts; `--set drafts=3` changes it."""
-    name: str = "drafts"
 
     roles = ("thinker", "editor")
 

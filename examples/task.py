@@ -9,8 +9,8 @@ import random
 import re
 from collections.abc import Iterator
 
-from orgthink.record.episode import Grade, Problem
-from orgthink.tasks.task import Split, Task
+from orgthink import Grade, Problem
+from orgthink.tasks import Split, Task
 
 
 class Sums(Task):

@@ -370,6 +370,18 @@ def test_the_command_ends_also_where_a_thread_does_not(monkeypatch, over: bool):
     assert end.value.code == 0 and ended == ([] if over else [0])
 
 
+def test_run_leaves_an_episode_to_view_and_measure(toy, capsys: pytest.CaptureFixture[str]):
+    assert main(["run", "--seed", "2", "--out", "one"]) == 0
+    (episode,) = RunFolder.open(Path("one")).episodes()
+    assert episode.answer and episode.answer.splitlines()[0] in capsys.readouterr().out
+    assert main(["view", "one"]) == main(["measure", "one"]) == 0
+    assert Path("one/view.html").exists() and "critical path" in capsys.readouterr().out
+    assert main(["run", "--seed", "2", "--out", "one"]) == 2
+    assert "one already holds a run" in complaint(capsys)
+    assert main(["eval", "--resume", "one"]) == 2
+    assert complaint(capsys) == "orgthink: one holds a run of kind run, not eval"
+
+
 def test_run_tells_the_story_of_forks_and_joins(toy, capsys: pytest.CaptureFixture[str]):
     assert main(["run", "--seed", "2"]) == 0
     out = capsys.readouterr().out

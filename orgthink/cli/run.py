@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
@@ -20,6 +21,7 @@ from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode, Problem
 from orgthink.record.episode_json import dump
+from orgthink.record.folder import RunFolder, require_vacant
 from orgthink.record.guard import engine_failed, failure_message
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.attempt import WrongReturn
@@ -43,6 +45,8 @@ class RunCommand(Options):
     """Organization that solves it."""
     json: bool = False
     """Print only one JSON object: the answer, its grade and measures, and the whole episode as it is stored."""
+    out: Path | None = None
+    """New run folder for the episode: `orgthink view DIR` makes its page. Without it nothing is stored."""
 
     def __call__(self) -> int:
         return run_main(self._run())
@@ -52,6 +56,8 @@ class RunCommand(Options):
         plan = self.plan_of(QUESTION, (self.organization,), n=1)
         note(*(pool_warning(each, plan.limits.capacity) for each in plan.made().values()))
         note(_question_note(plan.engine) if problem.task == QUESTION else None)
+        if self.out is not None:
+            require_vacant(self.out)
         if not self.json:
             show(problem.text)
         async with Engines() as engines:
@@ -60,6 +66,9 @@ class RunCommand(Options):
                 episode = await solve(plan, problem, engines, watch=None if self.json else Story().watch)
             except WrongReturn as error:
                 raise UserError(str(error)) from error
+        if self.out is not None:
+            with RunFolder.create(self.out, "run", plan).journal() as journal:
+                journal.append(episode)
         show(json.dumps(as_json(episode)) if self.json else as_text(episode))
         if engine_failed(episode):
             note(failure_message(episode))

@@ -1,4 +1,7 @@
-"""Organizations, by name. A new one is one file, here or in another package."""
+"""Organizations, by name. A new one is one file, here or in another package.
+
+`prompt` and `think` are what an agent of `sequential` reads and does.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from dataclasses import dataclass, is_dataclass
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
+from orgthink.organizations.prompts import prompt
+from orgthink.organizations.sequential import think
 from orgthink.record.episode import Problem
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
@@ -46,6 +51,8 @@ def _class_of_function(function: Any) -> type[Organization]:
     FunctionOrganization.__name__ = function.__name__
     return FunctionOrganization
 
+
+__all__ = ["ORGANIZATIONS", "AnyOrganization", "identical_below", "most", "organization_class", "prompt", "think"]
 
 ORGANIZATIONS: Registry[type[Organization]] = Registry(
     "organization",

@@ -32,7 +32,7 @@ class Sequential(Organization):
         )
 
 
-async def think(thinker: Agent, session: Session, dialect: Dialect) -> str | None:
+async def think(thinker: Agent, session: Session, dialect: Dialect = DIALECT) -> str | None:
     """Let an agent think until it answers, in tags or boxed; otherwise it is a format error. Tags within `<think>` do
     not count."""
     thinker.pay(CALL)
