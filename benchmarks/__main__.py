@@ -34,6 +34,7 @@ MODULES = {
     "aborts": "aborts",
     "serving": "serving",
     "former": "former",
+    "smollm2": "smollm2",
     "vllm": "vllm_engine",
 }
 """Module that measures a group of rows."""
@@ -50,6 +51,7 @@ Group = Literal[
     "aborts",
     "serving",
     "former",
+    "smollm2",
     "vllm",
 ]
 
