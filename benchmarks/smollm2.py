@@ -57,11 +57,11 @@ def _training(folder: Path, dtype: torch.dtype, how: str) -> Iterator[Line]:
     ours_took = _best(_our_step(folder, dtype, rows))
     plain_took = _best(_plain_step(folder, dtype, rows))
     bound = _bound(folder, dtype, tokens)
-    said = (
+    conditions = (
         f"{how}; {ROWS} rows of {PROMPT} + {RESPONSE} tokens; {tokens / ours_took:,.0f} tokens/s without the optimizer"
     )
-    yield _at_least("fine-tuning ÷ a plain loop of transformers, SmolLM2", plain_took / ours_took, 2.5, said)
-    yield _at_least("fine-tuning ÷ the bound of matrix products, SmolLM2", bound / ours_took, 0.5, said)
+    yield _at_least("fine-tuning ÷ a plain loop of transformers, SmolLM2", plain_took / ours_took, 2.5, conditions)
+    yield _at_least("fine-tuning ÷ the bound of matrix products, SmolLM2", bound / ours_took, 0.5, conditions)
 
 
 def _rows(folder: Path) -> list[Row]:
@@ -131,8 +131,10 @@ def _decoding(folder: Path, dtype: torch.dtype, how: str) -> Iterator[Line]:
 
         took, plain = _best(ours), _best(generate)
         asyncio.run(engine.aclose())
-        said = f"{how}; prompts of {PROMPT} tokens, {NEW} new ones; {rows * NEW / took:,.0f} tokens/s with the prompts"
-        yield _at_least(f"decoding {rows} rows ÷ generate of transformers, SmolLM2", plain / took, goal, said)
+        conditions = (
+            f"{how}; prompts of {PROMPT} tokens, {NEW} new ones; {rows * NEW / took:,.0f} tokens/s with the prompts"
+        )
+        yield _at_least(f"decoding {rows} rows ÷ generate of transformers, SmolLM2", plain / took, goal, conditions)
 
 
 async def _sampled(engine: LocalEngine, prompts: list[list[int]]) -> None:

@@ -180,7 +180,12 @@ class Decoder(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., C] → [..., V]."""
-        return F.linear(hidden, self.embedding.weight if self.head is None else self.head.weight)
+        return F.linear(hidden, *self.head_weights)
+
+    @property
+    def head_weights(self) -> tuple[Tensor, Tensor | None]:
+        """Weight [V, C] and bias [V] of the linear map to the logits."""
+        return self.embedding.weight if self.head is None else self.head.weight, None
 
     def forward(self, ids_BT: Tensor) -> Tensor:
         return self.logits(self.hidden(ids_BT))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -61,6 +62,8 @@ class HuggingFaceModel(nn.Module):
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             self._model, self._lora = _adapt(self._model, lora), lora
+        if hasattr(self.core.get_output_embeddings(), "lora_A"):
+            raise ValueError("lora.targets names the head, which stays as it is")
 
     @property
     def core(self) -> PreTrainedModel:
@@ -137,8 +140,13 @@ class HuggingFaceModel(nn.Module):
         return self.core.dtype
 
     def logits(self, hidden: Tensor) -> Tensor:
+        return F.linear(hidden, *self.head_weights)
+
+    @property
+    def head_weights(self) -> tuple[Tensor, Tensor | None]:
+        """Weight [V, C] and bias [V] of the linear map to the logits."""
         head: Any = self.core.get_output_embeddings()
-        return head(hidden)
+        return head.weight, getattr(head, "bias", None)
 
     def from_hf(self, weights: Mapping[str, Tensor]) -> None:
         """Copy weights with Hugging Face names into this model. KeyError for one that is missing, RuntimeError for one

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from orgthink.models.decoder import Decoder
 from orgthink.models.trainable import Trainable
@@ -111,9 +111,9 @@ def _common(first: tuple[int, ...], second: tuple[int, ...]) -> int:
     return min(len(first), len(second))
 
 
-PREDICTIONS = 2048
-"""Largest number of predictions whose logits are kept: 1.2 GB with a vocabulary of 150,000. The logits of more are
-computed by and by, and again in the backward pass."""
+PREDICTIONS = 256
+"""Predictions whose logits exist at once: 150 MB with a vocabulary of 150,000. The backward pass computes them
+again."""
 
 
 def token_logprobs(model: Trainable, pack: Pack, temperatures: Sequence[float]) -> tuple[Tensor, Tensor]:
@@ -127,42 +127,84 @@ def token_logprobs(model: Trainable, pack: Pack, temperatures: Sequence[float]) 
     different, kind_N = pack.spread(temperatures).unique(return_inverse=True)
     predictions_P, which_N = (pack.before * len(different) + kind_N).unique(return_inverse=True)
     hidden_PC = hidden.index_select(0, (predictions_P // len(different)).to(device))
-    temperatures_P = different[predictions_P % len(different)].to(device)
-    tokens_P, order_N = which_N.bincount().split(PREDICTIONS), which_N.argsort(stable=True)
-    targets = pack.targets[order_N].to(device).split([int(tokens.sum()) for tokens in tokens_P])
-
-    def predict(hidden: Tensor, temperatures: Tensor, tokens: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        which = torch.arange(len(tokens)).repeat_interleave(tokens).to(device)
-        return _Predicted.apply(model.logits(hidden).float(), temperatures, which, targets)
-
-    parts = zip(hidden_PC.split(PREDICTIONS), temperatures_P.split(PREDICTIONS), tokens_P, targets, strict=True)
-    if len(tokens_P) == 1:
-        found = [predict(*part) for part in parts]
-    else:
-        found = [checkpoint(predict, *part, use_reentrant=False, preserve_rng_state=False) for part in parts]
-    logprobs, entropies = (torch.cat(values) for values in zip(*found, strict=True))
+    temperatures_P, order_N = different[predictions_P % len(different)].to(device), which_N.argsort(stable=True)
+    tokens = which_N[order_N], pack.targets[order_N].to(device)
+    logprobs, entropies = _Predicted.apply(hidden_PC, *model.head_weights, temperatures_P, *tokens)
     return logprobs[order_N.argsort().to(device)], entropies[which_N.to(device)]
 
 
 class _Predicted(torch.autograd.Function):
-    """Log-probability of each token, and the entropy of each prediction. It keeps one tensor of the logits' size."""
+    """Log-probability of each token, and the entropy of each prediction, from the hidden states and the weights of the
+    head. `which` are the predictions of the tokens, in ascending order, on the CPU."""
 
     @staticmethod
     def forward(
-        ctx: Any, logits_PV: Tensor, temperatures_P: Tensor, which_N: Tensor, targets_N: Tensor
+        ctx: Any,
+        hidden_PC: Tensor,
+        weight_VC: Tensor,
+        bias_V: Tensor | None,
+        temperatures_P: Tensor,
+        which_N: Tensor,
+        targets_N: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        distribution = torch.log_softmax(logits_PV / temperatures_P[:, None], -1)
-        logprobs_N, probabilities = distribution[which_N, targets_N], distribution.exp()
-        entropies_P = -torch.linalg.vecdot(probabilities, distribution)
-        ctx.save_for_backward(probabilities, temperatures_P, which_N, targets_N)
+        device = hidden_PC.device.type
+        ctx.dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden_PC.dtype
+        found = []
+        for part, tokens, which in _parts(which_N, hidden_PC):
+            logits = _logits(hidden_PC[part], weight_VC, bias_V, temperatures_P[part], ctx.dtype)
+            found.append(_known(logits, which, targets_N[tokens]))
+        logprobs_N, entropies_P, ctx.sums_P = (torch.cat(each) for each in zip(*found, strict=True))
+        ctx.save_for_backward(hidden_PC, weight_VC, bias_V, temperatures_P, which_N, targets_N)
         ctx.mark_non_differentiable(entropies_P)
         return logprobs_N, entropies_P
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """A logit gains what its own tokens gain, less its probability's share of what all tokens do."""
-        probabilities, temperatures_P, which_N, targets_N = ctx.saved_tensors
-        gradient_N = gradients[0] / temperatures_P[which_N]
-        of_all_P = torch.zeros_like(temperatures_P).index_add_(0, which_N, gradient_N)
-        of_logits = probabilities * -of_all_P[:, None]
-        return of_logits.index_put_((which_N, targets_N), gradient_N, accumulate=True), None, None, None
+        hidden_PC, weight_VC, bias_V, temperatures_P, which_N, targets_N = ctx.saved_tensors
+        of_hidden = torch.empty_like(hidden_PC)
+        of_weight = torch.zeros_like(weight_VC) if ctx.needs_input_grad[1] else None
+        of_bias = torch.zeros_like(bias_V) if bias_V is not None else None
+        head = weight_VC.to(ctx.dtype)
+        for part, tokens, which in _parts(which_N, hidden_PC):
+            own = gradients[0][tokens] / temperatures_P[part][which]
+            logits = _logits(hidden_PC[part], weight_VC, bias_V, temperatures_P[part], ctx.dtype)
+            most, sums = ctx.sums_P[part].split(1, -1)
+            of_logits = logits.sub_(most).sub_(sums).exp_()
+            of_logits *= -torch.zeros_like(of_logits[:, 0]).index_add_(0, which, own)[:, None]
+            of_logits = of_logits.index_put_((which, targets_N[tokens]), own, accumulate=True).to(ctx.dtype)
+            of_hidden[part] = of_logits @ head
+            if of_weight is not None:
+                of_weight += of_logits.T @ hidden_PC[part].to(ctx.dtype)
+            if of_bias is not None:
+                of_bias += of_logits.sum(0)
+        return of_hidden, of_weight, of_bias, None, None, None
+
+
+def _parts(which_N: Tensor, hidden_PC: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Predictions that are computed at once, their tokens, and which of these predictions is that of each token."""
+    first = 0
+    for start in range(0, len(hidden_PC) or 1, PREDICTIONS):
+        last = int(torch.searchsorted(which_N, start + PREDICTIONS))
+        yield slice(start, start + PREDICTIONS), slice(first, last), (which_N[first:last] - start).to(hidden_PC.device)
+        first = last
+
+
+def _logits(
+    hidden_PC: Tensor, weight_VC: Tensor, bias_V: Tensor | None, temperatures_P: Tensor, dtype: torch.dtype
+) -> Tensor:
+    """[P, V] in single precision, divided by the temperatures."""
+    bias = None if bias_V is None else bias_V.to(dtype)
+    return F.linear(hidden_PC.to(dtype), weight_VC.to(dtype), bias).float().div_(temperatures_P[:, None])
+
+
+def _known(logits_PV: Tensor, which_N: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-probabilities of the tokens, entropies of the predictions, and [P, 2]: what is subtracted from logits to give
+    log-probabilities, in two parts because their sum would be rounded."""
+    most_P = logits_PV.amax(-1)
+    below = logits_PV.sub_(most_P[:, None])
+    powers = below.exp()
+    total_P = powers.sum(-1)
+    sums_P = total_P.log()
+    entropies_P = sums_P - torch.linalg.vecdot(powers, below) / total_P
+    return below[which_N, targets_N] - sums_P[which_N], entropies_P, torch.stack([most_P, sums_P], -1)

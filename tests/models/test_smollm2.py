@@ -82,7 +82,7 @@ def rows(folder: Path) -> list[Row]:
 
 def plain_loss(model: Any, each: list[Row]) -> torch.Tensor:
     """One row after the other, as transformers computes it."""
-    total = torch.zeros(())
+    total = torch.zeros((), dtype=next(model.parameters()).dtype)
     for row in each:
         ids, trained = torch.tensor([row.token_ids]), torch.tensor(row.trained)[1:]
         total = total + F.cross_entropy(model(ids).logits[0, :-1][trained], ids[0, 1:][trained], reduction="sum")
@@ -90,10 +90,12 @@ def plain_loss(model: Any, each: list[Row]) -> torch.Tensor:
 
 
 def close(found: torch.Tensor, wanted: torch.Tensor) -> bool:
-    return bool((found - wanted).norm() <= 1e-4 * wanted.norm())
+    return bool((found.double() - wanted.double()).norm() <= 1e-4 * wanted.double().norm())
 
 
-def test_the_gradient_of_packed_rows_is_that_of_transformers(smollm2, theirs):
+def test_the_gradient_of_packed_rows_is_that_of_transformers(smollm2):
+    """In double precision: in single precision some gradients of transformers are off by three parts in 10,000."""
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float64).eval()
     each = rows(smollm2)
     (pack,) = packs(each, 1000)
     assert len(pack.ids) == sum(map(len, each)) - 40
@@ -101,7 +103,6 @@ def test_the_gradient_of_packed_rows_is_that_of_transformers(smollm2, theirs):
     cross_entropy_sum(ours, pack).backward()
     plain_loss(theirs, each).backward()
     gradients = {name: weight.grad for name, weight in theirs.named_parameters()}
-    theirs.zero_grad()
     for weight in ours.parameters():
         weight.data = weight.grad
     found = ours.to_hf()  # the gradients under Hugging Face names
@@ -123,11 +124,12 @@ def test_an_adapter_gives_the_gradient_and_the_logits_of_peft(smollm2, tmp_path)
     each = rows(smollm2)
     (pack,) = packs(each, 1000)
     cross_entropy_sum(ours, pack).backward()
-    plain_loss(theirs, each).backward()
+    plain_loss(theirs.double(), each).backward()
     layer = theirs.base_model.model.model.layers[7].self_attn
     adapter = ours.layers[7].qkv.adapter
     assert close(adapter.down.grad.split(4)[2], layer.v_proj.lora_A["default"].weight.grad)
     assert close(adapter.up[0].grad, layer.q_proj.lora_B["default"].weight.grad)
+    theirs.float()
     with torch.no_grad():
         ids = torch.tensor([each[0].token_ids])
         torch.testing.assert_close(ours(ids), theirs(ids).logits, rtol=1e-4, atol=1e-3)
