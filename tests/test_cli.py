@@ -553,7 +553,7 @@ def test_each_organization_is_set_as_its_own_model_was_made_for(toy):
         ({"prompts": "papr"}, "unknown prompt style 'papr': did you mean paper?"),
         ({"prompts": 5}, "prompts: "),
         ({"organizations": {"paramanger": {}}}, "unknown organization 'paramanger': did you mean paramanager?"),
-        ({"organizations": {"paramanager": {"ruonds": 3}}}, "unknown setting of paramanager 'ruonds'"),
+        ({"organizations": {"paramanager": {"ruonds": 3}}}, "paramanager has no 'ruonds': did you mean rounds?"),
         ({"organizations": {"paramanager": {"rounds": "many"}}}, "settings of paramanager: rounds: "),
         ({"organizations": {"paramanager": {"rounds": 0}}}, "rounds is 0"),
         ({"organizations": []}, "organizations: "),

@@ -102,22 +102,18 @@ class Evaluation:
         own = [spec.engine for spec in self.organizations.values() if spec.engine is not None]
         return [self.engine, *own, *(role.engine for role in self.roles.values())]
 
-    def made(self) -> dict[str, Organization]:
-        """The organizations by label. UserError if they do not go together with the roles and the limits."""
+    def made(self, *, noise: bool = False) -> dict[str, Organization]:
+        """The organizations by label. UserError if they do not go together with the roles and the limits; with `noise`
+        also for one that would compare equal answers."""
         if not self.organizations:
             raise UserError("no organization: name at least one")
         made = {label: spec.named(label) for label, spec in self.organizations.items()}
-        self.check(*made.values())
-        return made
-
-    def check(self, *organizations: Organization, noise: bool = False) -> None:
-        """UserError if organizations do not go together with the roles and the limits; with `noise` also for one that
-        would compare equal answers."""
-        require_roles(organizations, self.roles)
-        for organization in organizations:
+        require_roles(made.values(), self.roles)
+        for organization in made.values():
             require_forks(organization, self.limits.capacity, self.limits.depth)
             if noise:
                 require_sampling_noise(organization, self.sampling, self.limits.capacity, self.roles)
+        return made
 
 
 def make_plan(
@@ -254,8 +250,7 @@ def resolve(plan: Evaluation) -> Resolved:
 
     A task with fewer problems than the plan asks for gives all it has, and the resolved plan says so.
     """
-    organizations = plan.made()
-    plan.check(*organizations.values(), noise=True)
+    organizations = plan.made(noise=True)
     plan = replace(
         plan, organizations={label: plan.organizations[label].stored(one) for label, one in organizations.items()}
     )

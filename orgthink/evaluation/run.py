@@ -143,11 +143,11 @@ async def solve(
     approve: Approve | None = None,
 ) -> Episode:
     """One attempt at one problem by the plan's only organization; graded if it belongs to a task."""
-    (organization,) = plan.made().values()
-    plan.check(organization, noise=True)
+    (organization,) = plan.made(noise=True).values()
     default, _, roles = await backings(plan, engines)
-    how = {"roles": roles, "limits": plan.limits, "watch": watch, "approve": approve}
-    episode = await attempt(organization, problem, default, **how)
+    episode = await attempt(
+        organization, problem, default, roles=roles, limits=plan.limits, watch=watch, approve=approve
+    )
     task = task_of(problem)
     return episode if task is None else grade_or_keep(episode, task)
 

@@ -43,14 +43,8 @@ class OrganizationSpec:
     def named(self, label: str) -> Organization:
         """The organization with this label as its name. UserError for an unknown organization or setting."""
         cls = ORGANIZATIONS.named(self.organization)
-        known = {setting.name: None for setting in fields(cls)}  # type: ignore[arg-type]  # organizations are dataclasses
-        for setting in self.settings:
-            pick(f"setting of {label}", setting, known)
-        try:
-            require_known(cls, self.settings)
-        except UserError as error:
-            raise UserError(f"settings of {label}: {error}") from None
-        made = typed(cls, {**self.settings, **({"name": label} if "name" in known else {})}, f"settings of {label}")
+        require_known(cls, self.settings, [label])
+        made = typed(cls, {**self.settings, "name": label}, f"settings of {label}")
         vars(made)["name"] = label
         return made
 
@@ -181,14 +175,14 @@ def labelled(given: Any) -> dict[str, OrganizationSpec]:
 
 def _spec_of(thing: Any) -> OrganizationSpec:
     """The settings of an instance are the fields that differ from their defaults."""
-    if isinstance(thing, str):
-        return OrganizationSpec(thing)
-    if isinstance(thing, type) or not is_dataclass(thing):
-        return OrganizationSpec(ORGANIZATIONS.add(thing))
-    values = {one: getattr(thing, one.name) for one in fields(thing) if one.init}
-    usual = {one: one.default if one.default_factory is MISSING else one.default_factory() for one in values}
-    changed = {one.name: value for one, value in values.items() if value != usual[one]}
-    return OrganizationSpec(ORGANIZATIONS.add(type(thing)), changed)
+    instance = is_dataclass(thing) and not isinstance(thing, type)
+    name = thing if isinstance(thing, str) else ORGANIZATIONS.add(type(thing) if instance else thing)
+    usual = {
+        one.name: one.default if one.default_factory is MISSING else one.default_factory()
+        for one in (fields(thing) if instance else ())
+        if one.init
+    }
+    return OrganizationSpec(name, {one: getattr(thing, one) for one in usual if getattr(thing, one) != usual[one]})
 
 
 def on_models(

@@ -171,10 +171,7 @@ class Registry(Mapping[str, T], Generic[T]):
     def add(self, thing: Any) -> str:
         """Register an object that is given in Python. Returns the name by which this process finds it; another process
         finds it if the name is a reference. UserError if it is not of the required form."""
-        found = self._accept(thing)
-        if found is None:
-            raise UserError(f"{thing!r} {self._unfit}")
-        name = self.name_of(thing)
+        found, name = self._accepted(repr(thing), thing), self.name_of(thing)
         self._loaded[name] = found
         return name
 
@@ -206,7 +203,7 @@ class Registry(Mapping[str, T], Generic[T]):
             loaded = _module_of_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
             if not hasattr(loaded, attribute):
                 pick(f"{self.kind} in {module}", attribute, dict.fromkeys(_defined(loaded)))
-            found = self._accept(getattr(loaded, attribute))
+            return self._accepted(name, getattr(loaded, attribute))
         except UserError:
             raise
         except (Exception, SystemExit) as error:
@@ -214,13 +211,13 @@ class Registry(Mapping[str, T], Generic[T]):
                 raise  # an extra that is not installed: the caller names it
             why = f"{type(error).__name__}: {error}{_place(error)}"
             raise UserError(f"{self.kind} {name} cannot be loaded: {why}") from error
-        if found is None:
-            raise UserError(f"{name} {self._unfit}")
-        return found
 
-    @property
-    def _unfit(self) -> str:
-        return f"is not {'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind}: it must be {self.form}"
+    def _accepted(self, name: str, thing: Any) -> T:
+        found = self._accept(thing)
+        if found is None:
+            article = "an" if self.kind[0] in "aeiou" else "a"
+            raise UserError(f"{name} is not {article} {self.kind}: it must be {self.form}")
+        return found
 
 
 def _place(error: BaseException) -> str:
