@@ -90,7 +90,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-MODEL = ("run", "--model", "scripted.py:open", "main question")
+MODEL = ("run", "--model", "scripted.py:open", "--prompts", "paper", "main question")
 WORKER = (*MODEL, "--roles", "worker=person:ann")
 
 
@@ -123,7 +123,7 @@ def test_an_evaluation_of_people_is_a_run_as_any_other(folder: Path, capsys: pyt
     (folder / "rows.jsonl").write_text('{"problem": "2 + 2?", "answer": "4"}\n')
     words = ("--organizations", "sequential", "--task", "math:rows.jsonl", "--n", "1", "--out", "run")
     program = AtTerminal("eval", "--model", "person:", *words, folder=folder)
-    assert "│ 2 + 2?" in program.until("[1]> ")
+    assert "│ Problem: 2 + 2?" in program.until("[1]> ")
     program.type("4\n")
     assert program.end() == 0
     (episode,) = RunFolder.open(folder / "run").episodes()

@@ -181,5 +181,5 @@ def test_a_person_is_an_open_engine_in_python() -> None:
     person = ann("yes")
     engine = ScriptedEngine([FORKED, ANSWERED])
     roles = {"worker": person.engine("bob")}
-    episode = run_virtual(asolve("main question", "asyncthink", model=engine, roles=roles))
+    episode = run_virtual(asolve("main question", "asyncthink", model=engine, roles=roles, prompts="paper"))
     assert (episode.answer, episode.traces[1].person) == ("7", "bob")
