@@ -19,7 +19,7 @@ from orgthink.organizations.prompts import STYLES
 from orgthink.record.folder import RunFolder
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.coldstart.pairs import read_pairs
-from orgthink.training.coldstart.synthesis import Synthesis, problems, program_pairs
+from orgthink.training.coldstart.synthesis import Synthesis, program_pairs
 from orgthink.training.coldstart.teachers import program_of
 from orgthink.training.episodes import Episodes
 from orgthink.training.marsrl.pipeline import Pipeline
@@ -95,7 +95,7 @@ class Pairs(FromModel):
                 "program writes them"
             )
         if self.pairs is None:
-            problems(self._synthesis)
+            self._synthesis()
             return
         if self.task is not None:
             raise UserError("--task writes pairs, and --pairs names some: give one of them")
@@ -103,9 +103,8 @@ class Pairs(FromModel):
             raise UserError(f"there is no file {self.pairs}: write pairs with orgthink synth")
         read_pairs(self.pairs)  # before the run folder is made
 
-    @property
     def _synthesis(self) -> Synthesis:
-        """The plan of the program's traces."""
+        """The plan of the program's traces. UserError if the task has no program."""
         assert self.task is not None
         style = program_of(self.task).prompts
         with user_input():
@@ -117,7 +116,7 @@ class Pairs(FromModel):
         from orgthink.training.coldstart.pairs import pair_rows, row_course
 
         base = self.start_folder(folder)
-        file = program_pairs(self._synthesis, folder.path / "traces") if self.pairs is None else Path(self.pairs)
+        file = program_pairs(self._synthesis(), folder.path / "traces") if self.pairs is None else Path(self.pairs)
         course = row_course(base, pair_rows(base, file, self.longest), **self.how)
         made_for = _made_for(file)
         require_unchanged(folder, "pairs.json", file, {"sha256": sha256(file)})
