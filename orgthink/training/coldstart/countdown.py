@@ -59,11 +59,13 @@ class _Scanner:
         return len(self.known) >= self.problem.required
 
     def scan(self, first: int) -> None:
-        """Write the lines of a first number, up to the last solution that is needed."""
+        """Write the pairs of a first number, which tell a small model where it stands, and their lines, up to the last
+        solution that is needed."""
         if self.done:
             return
-        self.text += f"\n{first}:"
-        for line, found in scan(self.problem.data["numbers"], self.problem.data["target"], first):
+        numbers = self.problem.data["numbers"]
+        self.text += f"\n{first} with {', '.join(str(number) for number in numbers if number < first)}:"
+        for line, found in scan(numbers, self.problem.data["target"], first):
             self.text += f"\n{line}"
             if found is not None:
                 self.known.append(found)
