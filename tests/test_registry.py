@@ -21,11 +21,12 @@ from orgthink.cli import main
 from orgthink.cli.names import KINDS
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.evaluation.plan import Evaluation
-from orgthink.evaluation.specs import OrganizationSpec
+from orgthink.evaluation.specs import OrganizationSpec, labelled
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.record.folder import RunFolder
 from orgthink.rewards import REWARDS, EpisodeReward
 from orgthink.rewards.asyncthink import AsyncThinkReward
+from orgthink.runtime.organization import Organization
 from orgthink.tasks import TASKS, Task, task_named
 from orgthink.tools.toolbox import other_tool, toolbox
 from orgthink.util.errors import UserError
@@ -195,6 +196,17 @@ def test_an_organization_is_a_class_an_instance_a_factory_or_a_function(name: st
     assert ORGANIZATIONS.name_of(type(organization)).endswith(f"forms.py:{name}")
     if name == "LOUD":
         assert OrganizationSpec("forms.py:LOUD", {"words": "5"}).named("x").words == "5"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("file", [None, "<stdin>"])
+def test_a_class_of_a_notebook_is_known_to_its_process_only(file: str | None, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", file)
+    monkeypatch.setattr(ORGANIZATIONS, "_loaded", {})
+    (name,) = (how.organization for how in labelled(type("Own", (Organization,), {"__module__": "__main__"})).values())
+    assert name == "__main__:Own" and OrganizationSpec(name).named("own").name == "own"
+    ORGANIZATIONS._loaded.clear()
+    with pytest.raises(UserError, match="organization Own was made in a notebook or in a function"):
+        OrganizationSpec(name).named("own")
 
 
 @pytest.mark.parametrize("name", ["Sums", "SUMS", "sums"])

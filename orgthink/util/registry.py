@@ -185,8 +185,8 @@ class Registry(Mapping[str, T], Generic[T]):
         for name, registration in self.registrations().items():
             if registration.target == f"{module}:{qualname}":
                 return name
-        file = None if "." in module else getattr(sys.modules.get(module), "__file__", None)
-        name = f"{module if file is None else Path(file).resolve()}:{qualname}"
+        file = "" if "." in module else getattr(sys.modules.get(module), "__file__", None) or ""
+        name = f"{Path(file).resolve() if file.endswith('.py') else module}:{qualname}"  # it may be `<stdin>`
         if module == "__main__" or LOCAL in name:  # it cannot be imported, or its script would run again
             self._loaded.setdefault(name, self._accept(thing) or thing)
         return name
