@@ -205,8 +205,7 @@ async def aevaluate(
         max_dollars=max_dollars,
         max_total_tokens=max_total_tokens,
     )
-    target = Path(out) if out is not None else dated(name)
-    async with run.opened(resolve(plan), target) as (resolved, engines, folder):
+    async with run.opened(resolve(plan), dated(name) if out is None else Path(out)) as (resolved, engines, folder):
         return Run(folder.path, await run.evaluate(resolved, engines, folder, progress=progress))
 
 

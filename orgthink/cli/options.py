@@ -112,26 +112,26 @@ class Options:
         return found
 
     def _set(self, given: str, organizations: Mapping[str, OrganizationSpec]) -> None:
-        classes = {label: how.organization for label, how in organizations.items()}
         ((place, value),) = pairs([given], "--set", "[LABEL.]SETTING=VALUE").items()
-        named = sorted((label for label in classes if place.startswith(f"{label}.")), key=len)[-1:]  # `v1` and `v1.5`
+        named = sorted((one for one in organizations if place.startswith(f"{one}.")), key=len)[-1:]  # `v1` and `v1.5`
         path = place.removeprefix(f"{named[0]}.") if named else place
-        known = {name: None for one in named or classes for name in known_settings(classes[one])}
+        meant = [organizations[one] for one in named or organizations]
+        known = {name: None for how in meant for name in known_settings(how)}
         setting, dot, _ = path.partition(".")
         if dot and setting not in known and not named:
-            pick("organization", place.rpartition(".")[0], classes)
+            pick("organization", place.rpartition(".")[0], organizations)
         pick("setting", setting, known)
-        for one in named or classes:
-            if setting in known_settings(classes[one]):
+        for how in meant:
+            if setting in known_settings(how):
                 try:
-                    put(organizations[one].settings, ORGANIZATIONS[classes[one]], f"{path}={value}")
+                    put(how.settings, ORGANIZATIONS[how.organization], f"{path}={value}")
                 except UserError as error:
                     raise UserError(f"--set {given}: {error}") from None
 
 
-def known_settings(name: str) -> list[str]:
-    """Settings of an organization in the registry."""
-    cls = ORGANIZATIONS[name]
+def known_settings(how: OrganizationSpec) -> list[str]:
+    """All settings of an organization."""
+    cls = ORGANIZATIONS[how.organization]
     return [field.name for field in fields(cls) if field.name != "name"]  # type: ignore[arg-type]  # all are dataclasses
 
 

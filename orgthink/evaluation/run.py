@@ -187,8 +187,15 @@ async def evaluate(
             broken = list[Episode]()
 
             async def attempted() -> Episode:
-                how = {"roles": roles, "limits": plan.limits, "sample": sample, "broken": broken.append}
-                found = await attempt(organization, problem, own[organization.name], **how)
+                found = await attempt(
+                    organization,
+                    problem,
+                    own[organization.name],
+                    roles=roles,
+                    limits=plan.limits,
+                    sample=sample,
+                    broken=broken.append,
+                )
                 return await grade_safely(found, resolved.task, journal.crash)
 
             if not await left.admits(stop):

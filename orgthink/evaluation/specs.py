@@ -201,11 +201,13 @@ def on_models(
         pick("organization", label, organizations)
     found = {}
     for label, how in organizations.items():
-        own = {name: value for name, value in how.settings.items() if name != "prompts" or prompts is None}
-        known = organization_settings(
-            how.organization, models.get(label, engine), {**own, **settings.get(label, {})}, prompts
+        given = {name: value for name, value in how.settings.items() if name != "prompts" or prompts is None}
+        given |= settings.get(label, {})
+        found[label] = OrganizationSpec(
+            how.organization,
+            organization_settings(how.organization, models.get(label, engine), given, prompts),
+            models.get(label),
         )
-        found[label] = OrganizationSpec(how.organization, known, models.get(label))
     if prompts is not None and found and not any("prompts" in how.settings for how in found.values()):
         raise UserError(f"prompts {prompts}: {', '.join(found)} has no setting `prompts`")
     return found
