@@ -1,6 +1,6 @@
 """Do models that were never trained to organize fork, join and answer? `python -m benchmarks.untrained FOLDER`.
 
-Six tasks whose problems have several independent parts. The prompts were designed on the first three; the other three
+Eight tasks whose problems have several independent parts. The prompts were designed on the first five; the other three
 were only measured. Each system gets the same problems: AsyncThink with the style `paper` and with `demonstrated`, one
 thinker, and a vote of three.
 """
@@ -69,6 +69,29 @@ def _largest(rng: random.Random) -> tuple[str, int]:
     )
 
 
+def _rolls(rng: random.Random) -> tuple[str, int]:
+    a, b, c, d = rng.randint(12, 24), rng.randint(12, 18), rng.randint(4, 12), rng.randint(4, 12)
+    facts = f"A baker makes {a} trays of {b} rolls and sells {c} bags of {d} rolls."
+    return f"{facts} How many rolls are left?", a * b - c * d
+
+
+def _wages(rng: random.Random) -> tuple[str, int]:
+    hours, pay = rng.sample(range(5, 20), 3), rng.sample(range(11, 30), 3)
+    earned = [f"{who} works {n} hours for {m} dollars an hour" for who, n, m in zip(_PEOPLE, hours, pay, strict=True)]
+    total = sum(n * m for n, m in zip(hours, pay, strict=True))
+    return f"{earned[0]}, {earned[1]} and {earned[2]}. How many dollars do they earn together?", total
+
+
+_PEOPLE = ("Bo", "Kim", "Lee")
+
+
+def _trip(rng: random.Random) -> tuple[str, int]:
+    hours, speeds = [rng.randint(2, 9) for _ in range(3)], rng.sample(range(31, 79), 3)
+    legs = [f"{n} hours at {speed} kilometers an hour" for n, speed in zip(hours, speeds, strict=True)]
+    far = sum(n * speed for n, speed in zip(hours, speeds, strict=True))
+    return f"A car drives {legs[0]}, then {legs[1]}, then {legs[2]}. How many kilometers does it drive?", far
+
+
 class Words(Task):
     """Word problems from a function; the answer is right if its last number is."""
 
@@ -93,15 +116,10 @@ class Words(Task):
 TREES, SHOPPING = Words("TREES", _trees), Words("SHOPPING", _shopping)
 DIFFERENCE, LARGEST = Words("DIFFERENCE", _difference), Words("LARGEST", _largest)
 
-DESIGN: tuple[Task, ...] = (TREES, SHOPPING, task_named("gym:leg_counting?max_animals=4"))
-REPORT: tuple[Task, ...] = (
-    DIFFERENCE,
-    LARGEST,
-    task_named(
-        'gym:basic_arithmetic?min_terms=4&max_terms=5&max_digits=2&operators=["*","%2B"]&allow_parentheses=false'
-        "&allow_negation=false"
-    ),
-)
+ROLLS, WAGES, TRIP = Words("ROLLS", _rolls), Words("WAGES", _wages), Words("TRIP", _trip)
+
+DESIGN: tuple[Task, ...] = (TREES, SHOPPING, DIFFERENCE, LARGEST, task_named("gym:leg_counting?max_animals=4"))
+REPORT: tuple[Task, ...] = (ROLLS, WAGES, TRIP)
 
 
 @dataclass(frozen=True)
@@ -113,6 +131,7 @@ class Row:
     system: str
     episodes: int
     forks: float
+    """Of a model: those of a vote do not count."""
     joins: float
     """At least one fork was joined."""
     answers: float
@@ -131,8 +150,8 @@ def row(model: str, task: Task, system: str, episodes: Sequence[Episode]) -> Row
         task.name,
         system,
         len(episodes),
-        share(lambda one: one.root.forks),
-        share(lambda one: one.root.joins),
+        share(lambda one: one.root.forks and not one.root.is_code),
+        share(lambda one: one.root.joins and not one.root.is_code),
         share(lambda one: one.answer is not None),
         share(lambda one: one.answer is not None and task.grade(one.problem, one.answer).correct),
         share(lambda one: one.format_faults),
