@@ -128,6 +128,9 @@ class Engine:
         """
         raise NotImplementedError
 
+    def forget(self) -> None:
+        """Drop what is kept of requests that ended, so that later results do not depend on them."""
+
     async def aclose(self) -> None:
         """Release all resources; open streams end with EngineError."""
 

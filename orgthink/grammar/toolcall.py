@@ -164,7 +164,7 @@ def _bare_calls(text: str) -> tuple[ToolCall, ...]:
     calls: list[ToolCall] = []
     end = 0
     for line in _BARE.finditer(text.partition(THINK)[0]):
-        if line.start() < end:
+        if line.start() < end or text[: line.start()].rstrip().endswith(">"):  # within tags of another kind
             continue
         try:
             _, end = _DECODER.raw_decode(text, line.end())

@@ -106,6 +106,9 @@ class Layer(nn.Module):
 class Decoder(nn.Module):
     """Token ids in, logits out."""
 
+    packs_rows = True
+    """Its attention supports several rows in one pass."""
+
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         self.config = config
@@ -116,8 +119,9 @@ class Decoder(nn.Module):
         self.head = None if config.tie_word_embeddings else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self._lora: LoraSettings | None = None
         self._base: Path | None = None
-        self._rotary = Rotary(config.rope, config.head_dim)
-        self._sliding_rotary = Rotary(config.sliding_rope, config.head_dim) if config.sliding_rope else self._rotary
+        self._rotary = Rotary(config.rope, config.head_dim, config.max_position_embeddings)
+        local = config.sliding_rope
+        self._sliding_rotary = Rotary(local, config.head_dim, config.max_position_embeddings) if local else self._rotary
 
     @property
     def device(self) -> torch.device:

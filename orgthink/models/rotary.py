@@ -80,26 +80,32 @@ def _yarn(rope: Rope, size: int) -> Tensor:
 
 
 class Rotary:
-    """Computes cosine and signed sine of positions: see `rotate`."""
+    """Cosine and signed sine of positions: see `rotate`.
 
-    def __init__(self, rope: Rope, size: int) -> None:
-        half = frequencies(rope, size)
-        self._frequencies = half.repeat(2)
-        self._signs = torch.cat([-torch.ones_like(half), torch.ones_like(half)])
-        self._scale = 1.0
-        if rope.kind == "yarn":
-            plain = 0.1 * math.log(rope.factor) + 1.0 if rope.factor > 1 else 1.0
-            self._scale = plain if rope.attention_factor is None else rope.attention_factor
+    They come from a table. Computed for each batch, some would differ in the last bit from batch to batch.
+    """
+
+    def __init__(self, rope: Rope, size: int, longest: int) -> None:
+        """For heads of size D and the first `longest` positions."""
+        self._rope, self._size, self._longest = rope, size, longest
+        self._tables: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = {}
 
     def __call__(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """[..., 1, D] each for positions [...]; the axis of size 1 stands for the heads."""
-        if self._frequencies.device != positions.device:
-            self._frequencies, self._signs = (x.to(positions.device) for x in (self._frequencies, self._signs))
-        angles = positions[..., None, None] * self._frequencies
-        cos, sin = angles.cos(), angles.sin() * self._signs
-        if self._scale != 1.0:
-            cos, sin = cos * self._scale, sin * self._scale
-        return cos.to(dtype), sin.to(dtype)
+        key = positions.device, dtype
+        if key not in self._tables:
+            self._tables[key] = tuple(table.to(*key) for table in self._table())  # type: ignore[assignment]
+        cos, sin = self._tables[key]
+        return cos[positions].unsqueeze(-2), sin[positions].unsqueeze(-2)
+
+    def _table(self) -> tuple[Tensor, Tensor]:
+        rope, scale = self._rope, 1.0
+        if rope.kind == "yarn":
+            plain = 0.1 * math.log(rope.factor) + 1.0 if rope.factor > 1 else 1.0
+            scale = plain if rope.attention_factor is None else rope.attention_factor
+        angles = torch.outer(torch.arange(self._longest, dtype=torch.float32), frequencies(rope, self._size))
+        cos, sin = angles.cos() * scale, angles.sin() * scale
+        return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

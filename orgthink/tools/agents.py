@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
+from jsonschema import Draft202012Validator
+
 from orgthink.grammar.solution import after_thinking, read_proposal
 from orgthink.grammar.toolcall import CallStatus, Response
 from orgthink.record.episode import Problem, Status, StopReason
@@ -70,7 +72,8 @@ def task_parameters(models: tuple[str, ...]) -> Parameters:
     which = {**first, "default": (*models, "")[0], "description": "Which model does it."}
     which |= {"enum": list(models)} if len(models) > 1 else {}
     properties = {"subtask": _SUBTASK, "model_id": {**which, "type": "string"}}
-    return Parameters.from_schema({**_SUBTASK_PARAMETERS, "properties": properties})
+    schema = {**_SUBTASK_PARAMETERS, "properties": properties}
+    return Parameters(schema, Draft202012Validator(schema))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from orgthink.models.decoder import Decoder
 from orgthink.models.trainable import Trainable
 from orgthink.models.tree_attention import rectangles_of
 from orgthink.training.rows import Row
@@ -54,7 +53,7 @@ class Pack(Generic[R]):
 
 def most_tokens(model: Trainable, tokens: int) -> int:
     """Most tokens of a pack: `tokens`, or one row for a model whose attention does not support packed rows."""
-    return tokens if isinstance(model, Decoder) or model.packs_rows else 1
+    return tokens if model.packs_rows else 1
 
 
 def packs(rows: Sequence[R], tokens: int) -> Iterator[Pack[R]]:
@@ -148,7 +147,8 @@ class _Predicted(torch.autograd.Function):
         targets_N: Tensor,
     ) -> tuple[Tensor, Tensor]:
         device = hidden_PC.device.type
-        ctx.dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden_PC.dtype
+        mixed = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+        ctx.dtype = torch.get_autocast_dtype(device) if mixed else hidden_PC.dtype
         found = []
         for part, tokens, which in _parts(which_N, hidden_PC):
             logits = _logits(hidden_PC[part], weight_VC, bias_V, temperatures_P[part], ctx.dtype)

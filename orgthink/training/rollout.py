@@ -128,6 +128,8 @@ async def roll_out(
     policy = Backing(engine, Sampling(plan.max_tokens, plan.temperature, seed=seed))
     others = {name: Backing(m.engine, replace(m.sampling, seed=seed)) for name, m in (models or {}).items()}
     assert others.keys() == plan.models.keys(), "an engine for each of the plan's models"
+    for one in others.values():
+        one.engine.forget()  # else a resumed run would decode in other batches, and round otherwise
 
     async def attempted(problem: Problem, sample: int) -> Episode:
         guard, left = Guard(problem, organization.name, sample, plan.limits.capacity, crash), list[Episode]()

@@ -280,8 +280,8 @@ def test_eq_20_what_the_manager_was_told_is_masked_from_the_ratio():
         def hidden(self, ids: Any, positions: Any, mask: Any) -> Any:
             return self.table[ids]
 
-        def logits(self, hidden: Any) -> Any:
-            return hidden
+        packs_rows = True
+        head_weights = torch.eye(4), None
 
     row = policy_row(WRITTEN, episode="e", group="p", advantage=1.0)
     backend = EmbeddedBackend(Chain(), None, Path())  # type: ignore[arg-type]

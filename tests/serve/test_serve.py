@@ -530,7 +530,7 @@ def test_any_body_is_a_request_or_one_line(interface: Any, body: bytes) -> None:
         (["--host", "0.0.0.0"], "api-key"),
         (["--concurrency", "0"], "at least one"),
         (["--port", "99999"], "nothing can listen"),
-        (["--organizations", "sequential", "sequential"], "sequential is sequential already"),
+        (["--organizations", "sequential", "sequential"], "organization sequential is named twice"),
     ],
 )
 def test_bad_options(

@@ -128,6 +128,11 @@ class DecodeBatch:
         self._decoding.clear()
         self._prefixes = PrefixCache(self._cache_bytes, 8 * self._slots)
 
+    def forget(self) -> None:
+        """Drop the caches of finished requests, unless others are active."""
+        if not self.busy:
+            self.clear()
+
     def update(self, weights: Mapping[str, Tensor], version: str) -> None:
         """Replace the weights. The contexts of active requests are read again, so that their next tokens are drawn with
         the new weights only.

@@ -118,6 +118,9 @@ class LocalEngine(TokenEngine):
     async def update_weights(self, weights: Mapping[str, Tensor], version: str) -> None:
         await self._decoder.call(partial(self._batch.update, weights, version))
 
+    def forget(self) -> None:
+        self._decoder.post(self._batch.forget)
+
     async def aclose(self) -> None:
         await self._decoder.close()
 

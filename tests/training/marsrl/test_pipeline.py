@@ -102,7 +102,8 @@ def test_an_unfinished_output_delays_only_its_own_group(settings):
     def write(text: str, luck) -> str:
         role, *rest = text.split()
         if role == "sequential":
-            return f" {luck.choice(['slow', 'fast'])} <ANSWER> {luck.choice(rest)} </ANSWER>".replace("math", "8")
+            speed, answer = luck.choice([("slow", "8"), ("fast", "49")])
+            return f" {speed} <ANSWER> {answer} </ANSWER>"
         if role == "verifier":
             slow = " w" * 9 if "slow" in rest else ""
             return f"{slow} </think> {luck.random()} correctness : {luck.choice(['wrong', 'correct'])}"
