@@ -33,7 +33,6 @@ MODULES = {
     "waiting": "waiting",
     "aborts": "aborts",
     "serving": "serving",
-    "former": "former",
     "smollm2": "smollm2",
     "vllm": "vllm_engine",
 }
@@ -50,7 +49,6 @@ Group = Literal[
     "waiting",
     "aborts",
     "serving",
-    "former",
     "smollm2",
     "vllm",
 ]

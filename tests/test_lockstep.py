@@ -9,7 +9,7 @@ import torch
 from devices import CUDA
 
 from benchmarks import lockstep
-from benchmarks.lockstep import Decoder, execute, measure, random_weights
+from benchmarks.lockstep import Cached, execute, measure, random_weights
 from benchmarks.schedules import Turn, schedule, slots
 from orgthink.measure.latency import critical_path
 from orgthink.models.config import DecoderConfig
@@ -42,7 +42,7 @@ def model(request: pytest.FixtureRequest):
 
 @pytest.mark.numerical
 def test_rows_that_wait_and_go_on_have_the_tokens_of_whole_passes(model):
-    decoder, texts = Decoder(model), {0: [3, 1, 4, 1, 5], 2: [9, 2, 6]}
+    decoder, texts = Cached(model), {0: [3, 1, 4, 1, 5], 2: [9, 2, 6]}
     got = {row: [decoder.read(row, ids)] for row, ids in texts.items()}
     for active in ([0, 2], [2], [0], [0, 2]):
         for row, token in zip(active, decoder.step(active), strict=True):
@@ -54,7 +54,7 @@ def test_rows_that_wait_and_go_on_have_the_tokens_of_whole_passes(model):
 
 
 def test_each_agent_at_work_decodes_once_a_step_and_a_pass_over_what_it_reads_is_its_step(model, monkeypatch):
-    decoder, seen = Decoder(model), []
+    decoder, seen = Cached(model), []
     monkeypatch.setattr(decoder, "read", lambda row, ids: seen.append(("read", row, len(ids))))
     monkeypatch.setattr(decoder, "step", lambda rows: seen.append(tuple(rows)))
     assert execute(decoder, TURNS) == 12
@@ -63,7 +63,7 @@ def test_each_agent_at_work_decodes_once_a_step_and_a_pass_over_what_it_reads_is
 
 
 def test_an_agent_that_begins_finds_its_place_empty(model):
-    decoder = Decoder(model)
+    decoder = Cached(model)
     for _ in range(2):
         execute(decoder, TURNS)
         assert decoder.lengths[:4] == [5 + 3 + 2 + 2, 4 + 1, 3 + 2, 0]
@@ -88,12 +88,12 @@ def test_the_schedule_of_a_record_ends_with_its_critical_path():
 
 def test_what_is_longer_than_the_cache_is_refused(model):
     with pytest.raises(ValueError, match=f"more than {lockstep.LENGTHS[-1]}"):
-        Decoder(model).read(0, [1] * (lockstep.LENGTHS[-1] + 1))
+        Cached(model).read(0, [1] * (lockstep.LENGTHS[-1] + 1))
 
 
 def test_seconds_are_saved_after_each_schedule_and_not_measured_again(model):
     wanted = {"a": {"0": {"p": TURNS, "q": TURNS}}, "b": {"0": {"p": TURNS}}}
     seconds, saved = {"a": {"0": {"p": 1.0}}}, []
-    measure(Decoder(model), wanted, seconds, lambda: saved.append({name: len(of["0"]) for name, of in seconds.items()}))
+    measure(Cached(model), wanted, seconds, lambda: saved.append({name: len(of["0"]) for name, of in seconds.items()}))
     assert saved == [{"a": 2}, {"a": 2, "b": 1}]
     assert seconds["a"]["0"]["p"] == 1.0 and seconds["a"]["0"]["q"] > 0
