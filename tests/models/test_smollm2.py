@@ -23,7 +23,7 @@ from orgthink.training.rows import Row
 
 transformers = pytest.importorskip("transformers")
 
-pytestmark = [pytest.mark.thorough, pytest.mark.numerical]
+pytestmark = pytest.mark.thorough
 
 TEXT = Path(__file__).parents[2] / "docs" / "train.md"
 
