@@ -175,8 +175,8 @@ class Decoder(nn.Module):
         x = self.embedding(ids)
         if self.config.is_gemma:
             x = x * torch.tensor(self.config.hidden_size**0.5, dtype=x.dtype)
-        cos, sin = self._rotary(positions, x.dtype)
-        local = self._sliding_rotary(positions, x.dtype) if self.config.sliding_rope else (cos, sin)
+        cos, sin = self._rotary(positions)
+        local = self._sliding_rotary(positions) if self.config.sliding_rope else (cos, sin)
         for i, layer in enumerate(self.layers):
             tables = local if i in self.config.sliding_layers else (cos, sin)
             x = layer(x, *tables, partial(attend, i))

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 KINDS = ("default", "linear", "llama3", "yarn")
 """Values of `rope_type` that are implemented."""
@@ -79,33 +79,30 @@ def _yarn(rope: Rope, size: int) -> Tensor:
     return 1.0 / (rope.factor * powers) * (1 - stays) + 1.0 / powers * stays
 
 
-class Rotary:
+class Rotary(nn.Module):
     """Cosine and signed sine of positions: see `rotate`.
 
     They come from a table. Computed for each batch, some would differ in the last bit from batch to batch.
     """
 
+    cos: Tensor
+    sin: Tensor
+
     def __init__(self, rope: Rope, size: int, longest: int) -> None:
         """For heads of size D and the first `longest` positions."""
-        self._rope, self._size, self._longest = rope, size, longest
-        self._tables: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = {}
-
-    def __call__(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """[..., 1, D] each for positions [...]; the axis of size 1 stands for the heads."""
-        key = positions.device, dtype
-        if key not in self._tables:
-            self._tables[key] = tuple(table.to(*key) for table in self._table())  # type: ignore[assignment]
-        cos, sin = self._tables[key]
-        return cos[positions].unsqueeze(-2), sin[positions].unsqueeze(-2)
-
-    def _table(self) -> tuple[Tensor, Tensor]:
-        rope, scale = self._rope, 1.0
+        super().__init__()
+        scale = 1.0
         if rope.kind == "yarn":
             plain = 0.1 * math.log(rope.factor) + 1.0 if rope.factor > 1 else 1.0
             scale = plain if rope.attention_factor is None else rope.attention_factor
-        angles = torch.outer(torch.arange(self._longest, dtype=torch.float32), frequencies(rope, self._size))
+        angles = torch.outer(torch.arange(longest, dtype=torch.float32), frequencies(rope, size))
         cos, sin = angles.cos() * scale, angles.sin() * scale
-        return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
+        self.register_buffer("cos", torch.cat([cos, cos], -1), persistent=False)
+        self.register_buffer("sin", torch.cat([-sin, sin], -1), persistent=False)
+
+    def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """[..., 1, D] each for positions [...]; the axis of size 1 stands for the heads."""
+        return self.cos[positions].unsqueeze(-2), self.sin[positions].unsqueeze(-2)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -59,6 +59,6 @@ def test_rotary_angles_are_those_of_transformers_to_the_bit(size, theta):
     rope = {"rope_type": "default", "rope_theta": theta}
     theirs = Qwen3RotaryEmbedding(Config(head_dim=size, max_position_embeddings=10_000, rope_parameters=rope))
     cos, sin = theirs(torch.zeros(1), torch.arange(10_000)[None])
-    ours_cos, ours_sin = Rotary(Rope(theta), size, 10_000)(torch.arange(10_000), torch.float32)
+    ours_cos, ours_sin = Rotary(Rope(theta), size, 10_000)(torch.arange(10_000))
     torch.testing.assert_close(ours_cos[:, 0], cos[0], rtol=0, atol=0)
     torch.testing.assert_close(ours_sin[:, 0, size // 2 :], sin[0, :, size // 2 :], rtol=0, atol=0)
