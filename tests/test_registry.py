@@ -200,7 +200,7 @@ def test_an_organization_is_a_class_an_instance_a_factory_or_a_function(name: st
 
 @pytest.mark.parametrize("file", [None, "<stdin>"])
 def test_a_class_of_a_notebook_is_known_to_its_process_only(file: str | None, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", file)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", file, raising=False)
     monkeypatch.setattr(ORGANIZATIONS, "_loaded", {})
     (name,) = (how.organization for how in labelled(type("Own", (Organization,), {"__module__": "__main__"})).values())
     assert name == "__main__:Own" and OrganizationSpec(name).named("own").name == "own"
