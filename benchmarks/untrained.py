@@ -1,6 +1,6 @@
 """Do models that were never trained to organize fork, join and answer? `python -m benchmarks.untrained FOLDER`.
 
-Eight tasks whose problems have several independent parts. The prompts were designed on the first five; the other three
+Eleven tasks whose problems have several independent parts. The prompts were designed on the first eight; the last three
 were only measured. Each system gets the same problems: AsyncThink with the style `paper` and with `demonstrated`, one
 thinker, and a vote of three.
 """
@@ -92,6 +92,25 @@ def _trip(rng: random.Random) -> tuple[str, int]:
     return f"A car drives {legs[0]}, then {legs[1]}, then {legs[2]}. How many kilometers does it drive?", far
 
 
+def _tiles(rng: random.Random) -> tuple[str, int]:
+    rooms = [(rng.randint(5, 19), rng.randint(5, 19)) for _ in range(3)]
+    sizes = [f"{a} rows of {b} tiles" for a, b in rooms]
+    facts = f"The kitchen has {sizes[0]}, the hall has {sizes[1]}, and the bath has {sizes[2]}."
+    return f"{facts} How many tiles are there?", sum(a * b for a, b in rooms)
+
+
+def _savings(rng: random.Random) -> tuple[str, int]:
+    a, b, c, d = rng.randint(11, 29), rng.randint(5, 15), rng.randint(11, 29), rng.randint(5, 15)
+    facts = f"Mia saves {a} dollars a week for {b} weeks. Her brother saves {c} dollars a week for {d} weeks."
+    return f"{facts} How many dollars do they have together?", a * b + c * d
+
+
+def _eggs(rng: random.Random) -> tuple[str, int]:
+    a, b, c, d = rng.randint(15, 30), rng.randint(10, 15), rng.randint(3, 9), rng.randint(6, 12)
+    facts = f"A farm has {a} boxes of {b} eggs. It sells {c} boxes of {d} eggs."
+    return f"{facts} How many eggs does it still have?", a * b - c * d
+
+
 class Words(Task):
     """Word problems from a function; the answer is right if its last number is."""
 
@@ -117,9 +136,11 @@ TREES, SHOPPING = Words("TREES", _trees), Words("SHOPPING", _shopping)
 DIFFERENCE, LARGEST = Words("DIFFERENCE", _difference), Words("LARGEST", _largest)
 
 ROLLS, WAGES, TRIP = Words("ROLLS", _rolls), Words("WAGES", _wages), Words("TRIP", _trip)
+TILES, SAVINGS, EGGS = Words("TILES", _tiles), Words("SAVINGS", _savings), Words("EGGS", _eggs)
 
-DESIGN: tuple[Task, ...] = (TREES, SHOPPING, DIFFERENCE, LARGEST, task_named("gym:leg_counting?max_animals=4"))
-REPORT: tuple[Task, ...] = (ROLLS, WAGES, TRIP)
+LEGS = task_named("gym:leg_counting?max_animals=4")
+DESIGN: tuple[Task, ...] = (TREES, SHOPPING, DIFFERENCE, LARGEST, LEGS, ROLLS, WAGES, TRIP)
+REPORT: tuple[Task, ...] = (TILES, SAVINGS, EGGS)
 
 
 @dataclass(frozen=True)
