@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.report import Line
+from benchmarks.training import best
 from orgthink.engines.engine import Context
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.models.hub import fetched
@@ -41,21 +42,10 @@ def _at_least(name: str, value: float, goal: float, conditions: str) -> Line:
     return Line(name, value, f"≥ {goal}", value >= goal, conditions)
 
 
-def _best(work: Callable[[], object], times: int = 2) -> float:
-    """Seconds of the fastest of several runs, after one to warm up."""
-    work()
-    seconds = []
-    for _ in range(times):
-        began = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - began)
-    return min(seconds)
-
-
 def _training(folder: Path, dtype: torch.dtype, how: str) -> Iterator[Line]:
     rows, tokens = _rows(folder), ROWS * (PROMPT + RESPONSE)
-    ours_took = _best(_our_step(folder, dtype, rows))
-    plain_took = _best(_plain_step(folder, dtype, rows))
+    ours_took = best(_our_step(folder, dtype, rows))
+    plain_took = best(_plain_step(folder, dtype, rows))
     bound = _bound(folder, dtype, tokens)
     conditions = (
         f"{how}; {ROWS} rows of {PROMPT} + {RESPONSE} tokens; {tokens / ours_took:,.0f} tokens/s without the optimizer"
@@ -111,7 +101,7 @@ def _bound(folder: Path, dtype: torch.dtype, tokens: int) -> float:
                 y @ weight
                 y.T @ x
 
-    return _best(products)
+    return best(products)
 
 
 def _decoding(folder: Path, dtype: torch.dtype, how: str) -> Iterator[Line]:
@@ -129,7 +119,7 @@ def _decoding(folder: Path, dtype: torch.dtype, how: str) -> Iterator[Line]:
         def generate(rows: int = rows) -> None:
             theirs.generate(prompts[:rows], max_new_tokens=NEW, do_sample=True, top_k=0, pad_token_id=0)
 
-        took, plain = _best(ours), _best(generate)
+        took, plain = best(ours), best(generate)
         asyncio.run(engine.aclose())
         conditions = (
             f"{how}; prompts of {PROMPT} tokens, {NEW} new ones; {rows * NEW / took:,.0f} tokens/s with the prompts"

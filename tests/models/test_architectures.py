@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from orgthink.engines.local.batch import DecodeBatch, Request
 from orgthink.models.config import DecoderConfig, UnknownArchitecture
 from orgthink.models.decoder import Decoder
 from orgthink.models.rotary import Rope
+from orgthink.record.episode import Sampling
 
 transformers = pytest.importorskip("transformers")
 
@@ -84,6 +87,28 @@ def test_packed_texts_give_what_they_give_alone(checkpoint):
     hidden = model.hidden(packed[None], positions[None], seen)[0]
     torch.testing.assert_close(hidden[:100], model.hidden(first[None])[0], atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(hidden[100:], model.hidden(second[None])[0, 40:], atol=1e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.numerical
+def test_tokens_over_a_cache_are_those_of_whole_texts(checkpoint):
+    """Prompts longer and shorter than a sliding window, read in one batch, each continued by its likeliest tokens."""
+    theirs, folder = checkpoint
+    batch = DecodeBatch(Decoder.load(folder), frozenset(), version="0", slots=4, cache_bytes=1 << 22)
+    prompts = [ids()[0, :60].tolist(), ids()[1, :10].tolist()]
+    no_stops = SimpleNamespace(may_end=frozenset())
+    rows = [Request(prompt, Sampling(12, temperature=0.0), 0, 12, no_stops) for prompt in prompts]  # type: ignore[arg-type]
+    found: dict[int, list[float]] = {id(row): [] for row in rows}
+    for row in rows:
+        batch.submit(row)
+    while batch.busy:
+        for row, token in batch.step():
+            found[id(row)].append(token.logprob)
+    for row in rows:
+        whole = theirs(torch.tensor([row.seen])).logits[0, len(row.ids) - 1 : -1].log_softmax(-1)
+        wanted = whole.gather(1, torch.tensor(row.sampled)[:, None])[:, 0]
+        torch.testing.assert_close(torch.tensor(found[id(row)]), wanted, rtol=1e-4, atol=1e-4)
+        assert len(row.sampled) == 12 and (whole.amax(-1) - wanted < 1e-4).all()
 
 
 @torch.no_grad()
