@@ -58,7 +58,7 @@ class Linear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         output = super().forward(input)
-        return output if self.adapter is None else output + self.adapter(input)
+        return output if self.adapter is None else self.adapter(input, output)
 
 
 class Layer(nn.Module):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -66,15 +68,15 @@ class Lora(nn.Module):
         self.down = nn.Parameter(down.uniform_(-(width**-0.5), width**-0.5, generator=generator))
         self.up = nn.ParameterList([torch.zeros(parts[name], settings.rank) for name in self.names])
 
-    def forward(self, x: Tensor) -> Tensor:
-        inner = F.linear(F.dropout(x, self.dropout), self.down.to(x.dtype)).split(self.rank, -1)
-        changes = {
-            name: F.linear(part, up.to(x.dtype)) for name, part, up in zip(self.names, inner, self.up, strict=True)
-        }
-        empty = x.new_zeros(1).expand(*x.shape[:-1], 1)
-        return self.scale * torch.cat(
-            [changes.get(name, empty.expand(*x.shape[:-1], rows)) for name, rows in self.parts.items()], -1
-        )
+    def forward(self, x: Tensor, output: Tensor) -> Tensor:
+        """The output with its change, given the input and the output [..., rows] of the layer, which is overwritten."""
+        return _Changed.apply(output, F.dropout(x, self.dropout), self.scale, self._spans, self.down, *self.up)
+
+    @property
+    def _spans(self) -> list[slice]:
+        """Output rows of each adapted part."""
+        last = dict(zip(self.parts, accumulate(self.parts.values()), strict=True))
+        return [slice(last[name] - self.parts[name], last[name]) for name in self.names]
 
     def change(self) -> Tensor:
         """What it adds to the weights of its layer, in the shape of these."""
@@ -87,6 +89,34 @@ class Lora(nn.Module):
     def matrices(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Name, A and B of each adapted layer."""
         return zip(self.names, self.down.split(self.rank), self.up, strict=True)
+
+
+class _Changed(torch.autograd.Function):
+    """Adds the change to the output in place, part by part: sums of whole outputs would take as long as the products."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, output: Tensor, x: Tensor, scale: float, spans: Sequence[slice], down: Tensor, *ups: Tensor
+    ) -> Tensor:
+        flat, rows = x.reshape(-1, x.shape[-1]).to(output.dtype), output.view(-1, output.shape[-1])
+        inner = F.linear(flat, down.to(output.dtype)).split(ups[0].shape[1], -1)
+        for span, part, up in zip(spans, inner, ups, strict=True):
+            rows[:, span].addmm_(part, up.to(output.dtype).T, alpha=scale)
+        ctx.save_for_backward(x, down, *ups, *inner)
+        ctx.scale, ctx.spans = scale, spans
+        ctx.mark_dirty(output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        gradient, (x, down, *rest) = gradients[0], ctx.saved_tensors
+        rows, flat = gradient.reshape(-1, gradient.shape[-1]), x.reshape(-1, x.shape[-1]).to(gradient.dtype)
+        ups, inner = rest[: len(ctx.spans)], rest[len(ctx.spans) :]
+        parts = [rows[:, span] for span in ctx.spans]
+        of_inner = torch.cat([part @ up.to(part.dtype) for part, up in zip(parts, ups, strict=True)], -1) * ctx.scale
+        of_ups = [ctx.scale * (part.T @ own) for part, own in zip(parts, inner, strict=True)]
+        of_x = (of_inner @ down.to(of_inner.dtype)).view_as(x)
+        return gradient, of_x, None, None, of_inner.T @ flat, *of_ups
 
 
 def write_adapter(folder: Path, adapters: Sequence[Lora], settings: LoraSettings, base: str) -> None:

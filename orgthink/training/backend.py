@@ -186,7 +186,7 @@ class EmbeddedBackend:
         return found
 
     def forward_backward(self, rows: Sequence[PolicyRow], loss: PolicyLoss) -> Signals:
-        parts = list(packs(rows, self._pack_tokens))
+        parts = packs(rows, self._pack_tokens, self._gradients.workers)
         return sum(self._gradients.add(parts, partial(self._loss, loss)), Signals())
 
     def _loss(self, loss: PolicyLoss, model: Trainable, pack: Pack[PolicyRow]) -> tuple[Tensor, Signals]:

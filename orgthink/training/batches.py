@@ -33,7 +33,7 @@ def batches(
     """An endless stream of batches that starts at a cursor. Each batch comes with the cursor of the next one.
 
     Without a `size`, a batch has at most `tokens` tokens; a longer row is a batch of its own. With a `size`, each pool
-    is split evenly into batches of about `size` rows.
+    is split evenly into batches of about `size` pairs.
     `rows` takes a seed and the index of a pool, and returns a stream of rows. A pool is its first `POOL` rows, or all
     if it has fewer. A cursor past the end of its pool continues with the next one.
     """
@@ -48,7 +48,7 @@ def batches(
 
 
 def _even(rows: list[Row], size: int) -> list[list[Row]]:
-    parts = max(1, round(len(rows) / size))
+    parts = max(1, round(sum(row.pairs for row in rows) / size))
     return [rows[i::parts] for i in range(parts)]
 
 

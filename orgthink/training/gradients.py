@@ -46,8 +46,8 @@ class Accumulator:
 
     def add(self, packs: Sequence[P], loss: Callable[[Trainable, P], tuple[Tensor, S]]) -> list[S]:
         """Add the gradients of `loss`, which returns the loss of a pack and what else is known of it; return that."""
-        workers = min(torch.get_num_threads(), len(packs)) if self._model.device.type == "cpu" else 1
-        if workers < 2 or self._random:
+        workers = min(self.workers, len(packs))
+        if workers < 2:
             return _backward(packs, loss, self._model)
         self._twins += [_twin(self._model) for _ in range(workers - 1 - len(self._twins))]
         models = [self._model, *self._twins[: workers - 1]]
@@ -59,9 +59,10 @@ class Accumulator:
         return [found[i % workers][i // workers] for i in range(len(packs))]
 
     @property
-    def _random(self) -> bool:
-        """Whether a pass draws random numbers, in an order that threads would change."""
-        return any(getattr(module, "dropout", 0.0) for module in self._model.modules())
+    def workers(self) -> int:
+        """Packs that are computed side by side: one if a pass draws random numbers, in an order that threads change."""
+        random = any(getattr(module, "dropout", 0.0) for module in self._model.modules())
+        return torch.get_num_threads() if self._model.device.type == "cpu" and not random else 1
 
 
 def _backward(packs: Sequence[P], loss: Callable[[Trainable, P], tuple[Tensor, S]], model: Trainable) -> list[S]:

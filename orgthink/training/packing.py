@@ -8,8 +8,10 @@ a group, are computed once.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -56,19 +58,33 @@ def most_tokens(model: Trainable, tokens: int) -> int:
     return tokens if model.packs_rows else 1
 
 
-def packs(rows: Sequence[R], tokens: int) -> Iterator[Pack[R]]:
-    """Split rows into packs of at most `tokens` tokens. A longer row has a pack of its own."""
-    places: list[int] = []
-    size, last = 0, ()
-    for place, row in sorted(enumerate(rows), key=lambda placed: placed[1].token_ids):
-        new = len(row) - _common(last, row.token_ids)
-        if places and size + new > tokens:
-            yield _pack(rows, places)
-            places, size, new = [], 0, len(row)
-        places.append(place)
-        size, last = size + new, row.token_ids
-    if places:
-        yield _pack(rows, places)
+def packs(rows: Sequence[R], tokens: int, beside: int = 1) -> list[Pack[R]]:
+    """Split rows into packs of at most `tokens` tokens. A longer row has a pack of its own.
+
+    If `beside` packs are computed side by side, their number is a multiple of it where the rows allow that, and they
+    have about equal sizes.
+    """
+    order = sorted(range(len(rows)), key=lambda place: rows[place].token_ids)
+    known = [_common(rows[a].token_ids, rows[b].token_ids) for a, b in pairwise(order)]
+    sizes = [(len(rows[place]), shared) for place, shared in zip(order, [0, *known], strict=False)]
+    fewest = len(_cuts(sizes, tokens))
+    most = fewest + -fewest % beside
+    limit = bisect_left(range(tokens), True, key=lambda limit: len(_cuts(sizes, limit)) <= most)
+    cuts = [*_cuts(sizes, limit), len(rows)]
+    return [_pack(rows, order[first:last]) for first, last in pairwise(cuts)]
+
+
+def _cuts(sizes: Sequence[tuple[int, int]], tokens: int) -> list[int]:
+    """Index of the first row of each pack, from the tokens of each row and how many of them the row before has too."""
+    cuts: list[int] = []
+    used = 0
+    for i, (whole, shared) in enumerate(sizes):
+        if not cuts or used + whole - shared > tokens:
+            cuts.append(i)
+            used = whole
+        else:
+            used += whole - shared
+    return cuts
 
 
 def _pack(all_rows: Sequence[R], places: list[int]) -> Pack[R]:
@@ -111,8 +127,10 @@ def _common(first: tuple[int, ...], second: tuple[int, ...]) -> int:
 
 
 PREDICTIONS = 256
-"""Predictions whose logits exist at once: 150 MB with a vocabulary of 150,000. The backward pass computes them
-again."""
+"""Predictions whose logits are computed at once: 150 MB with a vocabulary of 150,000."""
+
+KEPT = 2**26
+"""Most logits of a pack that its backward pass uses again, 256 MB. Of more, each is computed twice."""
 
 
 def token_logprobs(model: Trainable, pack: Pack, temperatures: Sequence[float]) -> tuple[Tensor, Tensor]:
@@ -149,10 +167,12 @@ class _Predicted(torch.autograd.Function):
         device = hidden_PC.device.type
         mixed = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
         ctx.dtype = torch.get_autocast_dtype(device) if mixed else hidden_PC.dtype
-        found = []
+        found, ctx.kept = [], []
+        keeps = any(ctx.needs_input_grad) and len(hidden_PC) * len(weight_VC) <= KEPT
         for part, tokens, which in _parts(which_N, hidden_PC):
             logits = _logits(hidden_PC[part], weight_VC, bias_V, temperatures_P[part], ctx.dtype)
             found.append(_known(logits, which, targets_N[tokens]))
+            ctx.kept += [logits] if keeps else []
         logprobs_N, entropies_P, ctx.sums_P = (torch.cat(each) for each in zip(*found, strict=True))
         ctx.save_for_backward(hidden_PC, weight_VC, bias_V, temperatures_P, which_N, targets_N)
         ctx.mark_non_differentiable(entropies_P)
@@ -168,9 +188,12 @@ class _Predicted(torch.autograd.Function):
         head = weight_VC.to(ctx.dtype)
         for part, tokens, which in _parts(which_N, hidden_PC):
             own = gradients[0][tokens] / temperatures_P[part][which]
-            logits = _logits(hidden_PC[part], weight_VC, bias_V, temperatures_P[part], ctx.dtype)
             most, sums = ctx.sums_P[part].split(1, -1)
-            of_logits = logits.sub_(most).sub_(sums).exp_()
+            if ctx.kept:
+                below = ctx.kept.pop(0)
+            else:
+                below = _logits(hidden_PC[part], weight_VC, bias_V, temperatures_P[part], ctx.dtype).sub_(most)
+            of_logits = below.sub_(sums).exp_()
             of_logits *= -torch.zeros_like(of_logits[:, 0]).index_add_(0, which, own)[:, None]
             of_logits = of_logits.index_put_((which, targets_N[tokens]), own, accumulate=True).to(ctx.dtype)
             of_hidden[part] = of_logits @ head
@@ -200,7 +223,7 @@ def _logits(
 
 def _known(logits_PV: Tensor, which_N: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Log-probabilities of the tokens, entropies of the predictions, and [P, 2]: what is subtracted from logits to give
-    log-probabilities, in two parts because their sum would be rounded."""
+    log-probabilities, in two parts because their sum would be rounded. The first part is subtracted in place."""
     most_P = logits_PV.amax(-1)
     below = logits_PV.sub_(most_P[:, None])
     powers = below.exp()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from orgthink.record.episode import Episode, Origin, Span, Trace
 
@@ -16,6 +16,8 @@ class Row:
     """Ids of all tokens in the model's context, in order."""
     trained: tuple[bool, ...]
     """Mask, one value per token: `True` if the model sampled it. `<JOIN-i>` is trained; the text it injects is not."""
+    pairs: int = field(default=1, kw_only=True)
+    """Query–response pairs that it holds."""
 
     def __len__(self) -> int:
         return len(self.token_ids)

@@ -45,7 +45,8 @@ class SftSettings:
     pack_tokens: int = 2_048
     """Largest number of tokens in a forward pass. Each core computes such a pass."""
     batch_rows: int | None = None
-    """Approximate number of rows in a batch, in place of `batch_tokens`; at most all of a data set."""
+    """Approximate number of query–response pairs in a batch, in place of `batch_tokens`; at most all of a data set. The
+    pairs of a trace whose contexts continue each other are one row."""
     weight_decay: float = 0.05
     """Weight decay, applied to matrices only."""
     clip: float = 1.0
@@ -164,7 +165,7 @@ def _step(
     started = time.perf_counter()
     torch.manual_seed((settings.seed * 1_000_003 + step) % 2**63)  # a resumed run has the same dropout
     tokens = sum(sum(row.trained[1:]) for row in rows)
-    parts = list(packs(rows, most_tokens(course.model, settings.pack_tokens)))
+    parts = packs(rows, most_tokens(course.model, settings.pack_tokens), gradients.workers)
 
     def share(model: Trainable, pack: Pack[Row]) -> tuple[Tensor, float]:
         value = cross_entropy_sum(model, pack) / tokens

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import groupby
 from math import ceil, inf
@@ -148,7 +148,21 @@ def pair_rows(model_folder: Path, rows_file: Path, longest: int | None = None) -
         raise UserError(f"{rows_file}: all rows have more than {most} tokens")
     if len(short) < len(rows):
         show(f"{rows_file}: {len(rows) - len(short)} of {len(rows)} rows have more than {most} tokens: left out")
-    return short
+    return continued(short)
+
+
+def continued(rows: list[Row]) -> list[Row]:
+    """The same pairs in fewer rows: one that continues the row before it becomes part of it, so that no token of a
+    trace is computed twice."""
+    joined: list[Row] = []
+    for row in rows:
+        before = joined[-1] if joined else row
+        if joined and row.token_ids[: len(before)] == before.token_ids and not any(row.trained[: len(before)]):
+            trained = (*before.trained, *row.trained[len(before) :])
+            joined[-1] = replace(row, trained=trained, pairs=before.pairs + row.pairs)
+        else:
+            joined.append(row)
+    return joined
 
 
 def row_course(
