@@ -92,7 +92,7 @@ class Lora(nn.Module):
 
 
 class _Changed(torch.autograd.Function):
-    """Adds the change to the output in place, part by part: sums of whole outputs would take as long as the products."""
+    """Adds the change to the output in place, part by part: a sum of whole outputs takes as long as the products."""
 
     @staticmethod
     def forward(
