@@ -75,7 +75,7 @@ def rows(only: Group) -> Iterator[Line]:
     if only == "all":
         installed = importlib.util.find_spec("vllm") is not None
         names = (
-            ("vllm", "waiting", "aborts")
+            ("vllm", "smollm2", "waiting", "aborts")
             if installed
             else tuple(name for name in get_args(Group) if name not in ("all", "vllm"))
         )

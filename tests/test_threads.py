@@ -12,8 +12,9 @@ import weakref
 from contextlib import suppress
 
 import pytest
+import torch
 
-from orgthink.util.threads import Threads, given_up, in_thread, set_threads
+from orgthink.util.threads import Threads, given_up, in_thread, set_threads, use_all_cores
 
 HANGING = """
 import asyncio, time
@@ -146,3 +147,14 @@ def test_what_the_user_has_set_stays(cores, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     set_threads(spare=1)
     assert os.environ["OMP_NUM_THREADS"] == "7"
+
+
+@pytest.mark.parametrize(("given", "asked"), [(None, [4]), ("2", [])])
+def test_a_large_model_takes_the_spared_cores_too(cores, monkeypatch, given, asked):
+    if given is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    set_threads(spare=1)
+    chosen = []
+    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
+    use_all_cores()
+    assert chosen == asked

@@ -21,5 +21,9 @@ def computes_bfloat16_fast(device: str) -> bool:
 
 def fastest_dtype(folder: Path, device: str) -> torch.dtype:
     """The data type to sample the model of a folder in."""
-    large = sum(file.stat().st_size for file in folder.glob("*.safetensors")) >= LARGE
-    return torch.bfloat16 if large and computes_bfloat16_fast(device) else torch.float32
+    return torch.bfloat16 if is_large(folder) and computes_bfloat16_fast(device) else torch.float32
+
+
+def is_large(folder: Path) -> bool:
+    """Whether a folder has at least `LARGE` bytes of weights."""
+    return sum(file.stat().st_size for file in folder.glob("*.safetensors")) >= LARGE

@@ -27,6 +27,9 @@ LAST_SECONDS = 5.0
 MOST = 8
 """Most threads of torch; more do not help small models."""
 
+_spares = False
+"""Whether `set_threads` has chosen to spare cores."""
+
 _under_way: set[Future[Any]] = set()
 
 
@@ -134,5 +137,15 @@ def set_threads(*, spare: int) -> None:
     Threads that spin at barriers are ten times slower on a shared machine. A process with an event loop spares a core
     for it. Variables that the user has set stay.
     """
+    global _spares
+    _spares = spare > 0 and "OMP_NUM_THREADS" not in os.environ
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, min(cores() - spare, MOST))))
+
+
+def use_all_cores() -> None:
+    """Let torch use the spared cores too: the event loop of a large model has little to do. A user's number stays."""
+    import torch
+
+    if _spares:
+        torch.set_num_threads(cores())

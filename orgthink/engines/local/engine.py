@@ -24,10 +24,11 @@ from orgthink.engines.local.batch import DecodeBatch, Request
 from orgthink.engines.local.sampling import StopTokens
 from orgthink.engines.stepping import Stepper, Stream, deliver
 from orgthink.models.decoder import Decoder
-from orgthink.models.processor import LARGE, fastest_dtype
+from orgthink.models.processor import LARGE, fastest_dtype, is_large
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.models.trainable import Trainable, open_decoder
 from orgthink.record.episode import Sampling
+from orgthink.util.threads import use_all_cores
 
 
 class LocalEngine(TokenEngine):
@@ -77,6 +78,8 @@ class LocalEngine(TokenEngine):
         if not any(folder.glob("*.safetensors")):
             raise ValueError(f"{folder} has no weights: there is no safetensors file")
         tokenizer, name = Tokenizer(folder), folder.resolve().name
+        if is_large(folder):
+            use_all_cores()
         model = open_decoder(folder, dtype or fastest_dtype(folder, device)).to(device)
         how: dict[str, Any] = {"slots": slots, "cache_bytes": cache_bytes, "threaded": threaded}
         return cls(model, tokenizer, name=name, version=name, **how)
