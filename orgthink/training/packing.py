@@ -58,17 +58,17 @@ def most_tokens(model: Trainable, tokens: int) -> int:
     return tokens if model.packs_rows else 1
 
 
-def packs(rows: Sequence[R], tokens: int, beside: int = 1) -> list[Pack[R]]:
+def packs(rows: Sequence[R], tokens: int, workers: int = 1) -> list[Pack[R]]:
     """Split rows into packs of at most `tokens` tokens. A longer row has a pack of its own.
 
-    If `beside` packs are computed side by side, their number is a multiple of it where the rows allow that, and they
-    have about equal sizes.
+    Their number is a multiple of the `workers` that compute them, where the rows allow that, and their sizes are about
+    equal.
     """
     order = sorted(range(len(rows)), key=lambda place: rows[place].token_ids)
-    known = [_common(rows[a].token_ids, rows[b].token_ids) for a, b in pairwise(order)]
-    sizes = [(len(rows[place]), shared) for place, shared in zip(order, [0, *known], strict=False)]
+    shared = [_common(rows[a].token_ids, rows[b].token_ids) for a, b in pairwise(order)]
+    sizes = [(len(rows[place]), common) for place, common in zip(order, [0, *shared], strict=False)]
     fewest = len(_cuts(sizes, tokens))
-    most = fewest + -fewest % beside
+    most = fewest + -fewest % workers
     limit = bisect_left(range(tokens), True, key=lambda limit: len(_cuts(sizes, limit)) <= most)
     cuts = [*_cuts(sizes, limit), len(rows)]
     return [_pack(rows, order[first:last]) for first, last in pairwise(cuts)]
@@ -129,7 +129,7 @@ def _common(first: tuple[int, ...], second: tuple[int, ...]) -> int:
 PREDICTIONS = 256
 """Predictions whose logits are computed at once: 150 MB with a vocabulary of 150,000."""
 
-KEPT = 2**26
+MOST_LOGITS = 2**26
 """Most logits of a pack that its backward pass uses again, 256 MB. Of more, each is computed twice."""
 
 
@@ -168,7 +168,7 @@ class _Predicted(torch.autograd.Function):
         mixed = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
         ctx.dtype = torch.get_autocast_dtype(device) if mixed else hidden_PC.dtype
         found, ctx.kept = [], []
-        keeps = any(ctx.needs_input_grad) and len(hidden_PC) * len(weight_VC) <= KEPT
+        keeps = any(ctx.needs_input_grad) and len(hidden_PC) * len(weight_VC) <= MOST_LOGITS
         for part, tokens, which in _parts(which_N, hidden_PC):
             logits = _logits(hidden_PC[part], weight_VC, bias_V, temperatures_P[part], ctx.dtype)
             found.append(_known(logits, which, targets_N[tokens]))

@@ -19,7 +19,16 @@ from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.batches import POOL, Cursor, batches
 from orgthink.training.cluster.sizing.model import QWEN3_4B
-from orgthink.training.coldstart.pairs import Pair, end_of_text, epoch_part, pair_rows, row_course, rows_of, write
+from orgthink.training.coldstart.pairs import (
+    Pair,
+    continued,
+    end_of_text,
+    epoch_part,
+    pair_rows,
+    row_course,
+    rows_of,
+    write,
+)
 from orgthink.training.rows import Row
 from orgthink.training.sft import SftSettings, train
 
@@ -66,6 +75,23 @@ def test_only_the_prompt_goes_through_the_template(chat):
     asked = tokenizer.prompt((Message("user", PAIRS[0].query),)).text
     assert asked.startswith(TURN) and first == asked + PAIRS[0].response
     assert second == asked + BEGUN + PAIRS[1].response + END
+
+
+def test_the_pairs_of_a_trace_are_one_row(chat):
+    tokenizer = Tokenizer(chat)
+    first, second, worker = rows_of(PAIRS, tokenizer, end_of_text(tokenizer, chat))
+    trace, other = continued([first, second, worker])
+    assert (trace.token_ids, trace.pairs, other) == (second.token_ids, 2, worker)
+    either = zip((*first.trained, *[False] * (len(second) - len(first))), second.trained, strict=True)
+    assert trace.trained == tuple(map(any, either))
+    assert continued([first, worker, second]) == [first, worker, second]
+    assert continued([second, second]) == [second, second]
+
+
+def test_a_batch_counts_pairs():
+    rows = [Row((i, 1, 2), (False, True, True), pairs=3) for i in range(8)]
+    found = batches(lambda seed, pool: iter(rows), 0, 100, Cursor(), 6)
+    assert len(next(found)[0]) == 2
 
 
 def test_what_joins_brought_spells_no_special_token(chat):

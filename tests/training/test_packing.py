@@ -95,6 +95,21 @@ def test_every_row_lies_in_one_pack_and_no_token_is_computed_twice(rows: Family,
 
 
 @any_pack
+@given(families(), st.integers(1, 30), st.integers(2, 3))
+def test_each_worker_gets_as_many_packs_and_none_is_too_long(rows: Family, limit: int, workers: int) -> None:
+    alone, made = packs(rows, limit), packs(rows, limit, workers)
+    assert all(len(pack.ids) <= limit or len(pack.rows) == 1 for pack in made)
+    assert len(alone) <= len(made) <= len(alone) + workers - 1
+
+
+def test_packs_of_equal_rows_are_even() -> None:
+    rows = [row((i, 0, 0, 0)) for i in range(10)]
+    assert [len(pack.ids) for pack in packs(rows, 16)] == [16, 16, 8]
+    assert [len(pack.ids) for pack in packs(rows, 16, 2)] == [12, 12, 12, 4]
+    assert [len(pack.ids) for pack in packs(rows, 100, 2)] == [20, 20]
+
+
+@any_pack
 @special
 @given(families(), st.integers(1, 30))
 def test_a_token_sees_its_own_beginning_and_nothing_else(rows: Family, limit: int) -> None:
