@@ -83,7 +83,8 @@ _ALLOWED = ("capacity", "max_tokens", "renew")
 
 
 def say_made_for(folder: Path, entries: Mapping[str, Any]) -> None:
-    """Put entries into the orgthink.json of a model folder; those of an organization join what it says of it.
+    """Put entries into the orgthink.json of a model folder and of its adapters; those of an organization join what it
+    says of it.
 
     A budget replaces the whole former one: a model that is trained again is not made for both.
     """
@@ -96,4 +97,5 @@ def say_made_for(folder: Path, entries: Mapping[str, Any]) -> None:
     organizations = known.get("organizations", {})
     own = {name: organizations.get(name, {}) | one for name, one in entries.get("organizations", {}).items()}
     made = {**known, **entries, **({"organizations": organizations | own} if organizations or own else {})}
-    write_whole(file, (json.dumps(made, indent=2) + "\n").encode())  # a copy of a file that may be read-only
+    for place in (file, *(config.with_name(file.name) for config in folder.glob("*/adapter_config.json"))):
+        write_whole(place, (json.dumps(made, indent=2) + "\n").encode())  # a copy of a file that may be read-only

@@ -129,3 +129,6 @@ def test_a_step_of_supervised_training_of_a_real_model(smollm2, tmp_path):
     given = ["train", "asyncthink-sft", "--model", str(smollm2), "--task", "countdown-small", "--lora", "4"]
     assert main([*given, "--set", "traces=8", "steps=1", "batch_rows=2", "warmup=0", "--out", str(run)]) == 0
     assert 0.5 < lines(run)[0]["loss"] < 4
+    for folder in ("model", "model/adapter"):
+        presets = json.loads((run / "checkpoints" / "step-000001" / folder / "orgthink.json").read_text())
+        assert presets == {"prompts": "paper", "capacity": 4}
