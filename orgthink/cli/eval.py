@@ -119,10 +119,9 @@ async def conduct(resolved: Resolved, target: RunFolder | Path, *, overwrite: bo
         each = [await engines.get(spec) for spec in resolved.plan.engines]
         note(*[engine.notice for engine in each])
         note(price_note([engine.model for engine in each], resolved.plan.prices))
-        live = not any(engine.person for engine in each)
 
         async def work(stop: threading.Event) -> list[Episode]:
-            with written(folder), progress(len(resolved.planned), live=live) as advance:
+            with written(folder), progress(len(resolved.planned)) as advance:
                 return await evaluate(
                     resolved, engines, folder, stop=stop, progress=lambda one, done: advance(done, _describe(one))
                 )

@@ -27,8 +27,7 @@ class Options:
 
     model: str | None = None
     """A model folder, a GGUF file, a name of `orgthink models`, ORGANIZATION/NAME of the Hugging Face hub, `vllm:` and
-    one of these, `person:` and a name for a person at this terminal, or a server's name for a model; without it the
-    only model of the server."""
+    one of these, or a server's name for a model; without it the only model of the server."""
     url: str | None = None
     """Base URL of an OpenAI-compatible server; without it OPENAI_BASE_URL serves models that are not on this machine.
     OPENAI_API_KEY is sent along."""

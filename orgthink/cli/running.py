@@ -58,19 +58,14 @@ def return_notes(episodes: Iterable[Episode]) -> list[str]:
 
 
 @contextmanager
-def progress(
-    total: int, *, prefix: str = "", every: int | None = None, live: bool = True, error: bool = True
-) -> Iterator[Advance]:
+def progress(total: int, *, prefix: str = "", every: int | None = None, error: bool = True) -> Iterator[Advance]:
     """Yields the function that shows progress: a bar on a terminal, a line now and then elsewhere. On standard error,
-    or else on standard output.
-
-    Without `live` there are lines on a terminal too, which do not disturb what a person types.
-    """
+    or else on standard output."""
     from rich import progress as rich
     from rich.console import Console
 
     console = Console(stderr=error)
-    if live and console.is_terminal:
+    if console.is_terminal:
         text = rich.TextColumn("{task.description}", markup=False)
         times = rich.TimeElapsedColumn(), rich.TimeRemainingColumn()
         with rich.Progress(rich.BarColumn(), rich.MofNCompleteColumn(), *times, text, console=console) as bar:

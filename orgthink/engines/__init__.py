@@ -5,7 +5,6 @@ FOLDER          a Hugging Face model folder, on the local engine
 FILE.gguf       a GGUF file, which is converted to a folder
 ORG/NAME        a model of the Hugging Face hub, which is downloaded
 vllm:FOLDER     the same on vLLM, in this process
-person:NAME     a person, who answers at the terminal
 ENGINE:REST     an engine of an installed package, which interprets the rest; `file.py:open:REST` works as well
 NAME            with a URL: a model of that server
 """
@@ -42,7 +41,7 @@ def _model(found: Any) -> Path | Opener | None:
 MODELS: Registry[Path | Opener] = Registry(
     "model",
     "orgthink.models",
-    {name: f"orgthink.engines:open_{name}" for name in ("local", "vllm", "person")},
+    {name: f"orgthink.engines:open_{name}" for name in ("local", "vllm")},
     "the folder of a model, or a class or function that opens an engine",
     _model,
 )
@@ -138,7 +137,7 @@ class EngineSpec:
 
 def served_spec(model: str, url: str | None, streams: int = STREAMS) -> EngineSpec:
     """The engine of `MODEL` or `MODEL@URL`. A model without a URL uses `url`, unless it names another engine, such as
-    `person:`."""
+    `vllm:`."""
     found = _SERVED.fullmatch(model)
     model, url = found.groups() if found else (model, None if names_engine(model) else url)
     return engine_spec(model, url, streams=streams)
@@ -253,13 +252,6 @@ async def open_vllm(rest: str, *, threaded: bool = True, **settings: Any) -> Eng
     from orgthink.engines.vllm import VllmEngine
 
     return await VllmEngine.open(Path(rest), **settings)
-
-
-async def open_person(rest: str, *, threaded: bool = True) -> Engine:
-    """A person at the terminal; UserError without a terminal."""
-    from orgthink.engines.person import PersonEngine, ask_at_terminal
-
-    return PersonEngine(rest or "person", ask_at_terminal())
 
 
 class Engines:

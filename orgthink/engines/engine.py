@@ -78,8 +78,6 @@ class Engine:
     prompt must describe the tools and how to call them."""
     max_context: int | None = None
     """Tokens of the model's context, the reply included; `None` if unknown."""
-    person: str | None = None
-    """Name of the person who writes; `None` for a model. People take no decoding steps and no place in the pool."""
     on_loop: bool = False
     """Whether the engine decodes on the event loop, so that results do not depend on timing."""
 

@@ -62,7 +62,7 @@ class _Content:
     attributes: Attributes
     """Attributes without texts."""
     texts: Attributes = field(default_factory=dict)
-    """Attributes with texts of users, models and tools, and names of persons."""
+    """Attributes with texts of users, models and tools."""
     error: tuple[str, str | None] | None = None
     """Class and message of the error that ended it; `None` without an error."""
 
@@ -202,7 +202,7 @@ def _workflow(episode: Episode, run: str) -> _Content:
 
 
 def _agent(trace: Trace, key: str | None, critical: int) -> _Content:
-    """An agent: a model, a person, or the organization's own code at the root. Other code is a tool call."""
+    """An agent: a model, or the organization's own code at the root. Other code is a tool call."""
     own = {"orgthink.agent": trace.agent, "orgthink.key": key, **_work(trace, critical)}
     if trace.is_code and trace.parent is not None:
         called = {"gen_ai.tool.name": trace.role, "gen_ai.tool.type": "function", "gen_ai.tool.call.id": trace.agent}
@@ -214,7 +214,6 @@ def _agent(trace: Trace, key: str | None, critical: int) -> _Content:
     texts = {
         "gen_ai.input.messages": _json(prompts) if prompts else None,
         "gen_ai.output.messages": _output(trace.returned, trace.stop),
-        "user.name": trace.person,
     }
     attributes = _operation("invoke_agent", trace.role) | {"gen_ai.request.model": trace.model} | own
     return _Content(f"invoke_agent {trace.role}", attributes, texts, _failure(trace))
@@ -230,7 +229,7 @@ def _chats(trace: Trace) -> Iterator[tuple[int, _Content]]:
             yield index, _chat(trace, span, read if known else None, _json(given), last=not decoded)
             given = []
         else:
-            given.append(_message("assistant" if span.origin.own else "user", span.text))
+            given.append(_message("assistant" if span.origin is Origin.SAMPLED else "user", span.text))
         read += span.tokens
         known = known and span.token_ids is not None  # otherwise the count is an estimate
 

@@ -70,7 +70,7 @@ def _turns(manager: Trace) -> Iterator[tuple[str, str]]:
     """Each reply and the injection after it, which is empty after the last. An empty reply left no span."""
     reply: list[str] = []
     for span in manager.spans:
-        if span.origin.own:
+        if span.origin is Origin.SAMPLED:
             reply.append(span.text)
         elif span.origin is Origin.INJECTED:
             yield "".join(reply), span.text

@@ -59,7 +59,7 @@ class Usage:
     role: str
     """`organizer`, `worker`, …"""
     agents: int
-    """Agents that had the role, people included."""
+    """Agents that had the role."""
     calls: int
     """Times they asked an engine."""
     prompt_tokens: int
@@ -119,18 +119,17 @@ def forked(episode: Episode) -> bool:
     return forks(episode) > 0
 
 
-def _row(role: str, agents: list[Trace], critical: int, total: int, prices: Prices | None) -> Usage:
-    traces = [trace for trace in agents if trace.person is None]
+def _row(role: str, traces: list[Trace], critical: int, total: int, prices: Prices | None) -> Usage:
     costs = [trace.cost for trace in traces]
     paid = dollars(traces, prices) if prices else None
     return Usage(
         role=role,
-        agents=len(agents),
+        agents=len(traces),
         calls=sum(trace.turns for trace in traces),
         prompt_tokens=_context_tokens(traces, Origin.PROMPT),
         sampled_tokens=sum(trace.steps for trace in traces),
         injected_tokens=_context_tokens(traces, Origin.INJECTED),
-        seconds=sum(trace.end - trace.start for trace in agents),
+        seconds=sum(trace.end - trace.start for trace in traces),
         queued=sum(trace.queued for trace in traces),
         critical_steps=critical,
         share=critical / total if total else None,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orgthink.record.episode import Message, Span
+from orgthink.record.episode import Message, Origin, Span
 
 Tools = tuple[Mapping[str, Any], ...]
 """Tools of a model, each as `{"name", "description", "parameters"}` with a JSON Schema of the parameters."""
@@ -28,7 +28,7 @@ class Context:
     @property
     def begun(self) -> bool:
         """Whether the model has sampled anything in it."""
-        return any(span.origin.own for span in self.spans)
+        return any(span.origin is Origin.SAMPLED for span in self.spans)
 
     @property
     def token_ids(self) -> list[int]:
@@ -54,7 +54,7 @@ class Context:
     def _conversation(self) -> list[tuple[Message, str]]:
         turns = [(message, "") for message in self.messages]
         for span in self.spans[1:]:
-            role = "assistant" if span.origin.own else "user"
+            role = "assistant" if span.origin is Origin.SAMPLED else "user"
             text, thoughts = span.text, span.reasoning or ""
             if turns and turns[-1][0].role == role:
                 before, earlier = turns.pop()

@@ -29,13 +29,6 @@ class Origin(StrEnum):
     """Decoded by the model: the only tokens that count as steps and are trained."""
     INJECTED = "injected"
     """Appended by the runtime: what another agent or a tool returned."""
-    WRITTEN = "written"
-    """Written by a person in the place of a model: no decoding step, and never trained."""
-
-    @property
-    def own(self) -> bool:
-        """Whether it is the agent's own text, of a model or a person."""
-        return self in (Origin.SAMPLED, Origin.WRITTEN)
 
 
 class StopReason(StrEnum):
@@ -242,7 +235,7 @@ class Trace:
     exhausted: Exhausted | None = None
     """The budget that ended it or refused a fork; `None` without one."""
     model: str | None = None
-    """Model that decoded it; `None` for people, code and tools."""
+    """Model that decoded it; `None` for code and tools."""
     start: float = 0.0
     """Seconds from the start of the episode."""
     end: float = 0.0
@@ -253,8 +246,6 @@ class Trace:
     """Number of requests to the engine."""
     queued: float = 0.0
     """Seconds in the queue of the HTTP client; deadlines do not count them."""
-    person: str | None = None
-    """Person who wrote in the place of a model; `None` for models, code and tools."""
 
     @property
     def forks(self) -> tuple[Edge, ...]:
@@ -266,8 +257,8 @@ class Trace:
 
     @property
     def is_code(self) -> bool:
-        """Whether it is a tool or the organization's own code: neither a model nor a person."""
-        return self.model is None and self.person is None
+        """Whether it is a tool or the organization's own code, without a model."""
+        return self.model is None
 
     @property
     def steps(self) -> int:

@@ -73,7 +73,7 @@ def _unset(trace: Trace) -> dict[str, Any]:
     """Optional fields of a trace that its line leaves out."""
     spans = enumerate(trace.spans)
     unsent = {i: {name for name in ("billed", "reasoning") if getattr(span, name) is None} for i, span in spans}
-    return ({"person": True} if trace.person is None else {}) | {"spans": unsent}
+    return {"spans": unsent}
 
 
 def _without_secrets(value: Any) -> Any:

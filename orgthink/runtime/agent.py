@@ -102,7 +102,7 @@ class Agent(Decoder):
     def become(self, other: Agent) -> None:
         """Take the prompt and the model of another agent that was not forked. Neither has begun to decode."""
         assert self.is_code or not self.ready, f"{self.id} has begun"
-        self._act_by(other._backing)
+        self._backing = other._backing
         self._context, self._limit, self._seed = other._context, other._limit, other._seed
 
     def waited(self, seconds: float) -> None:
@@ -145,13 +145,12 @@ class Agent(Decoder):
             error=self.error,
             error_kind=self.error_kind,
             exhausted=self.exhausted,
-            model=self._backing.engine.model if self._backing and self.person is None else None,
+            model=self._backing.engine.model if self._backing else None,
             start=self._start,
             end=self._end,
             cost=self.cost,
             turns=self.turns,
             queued=self.queued,
-            person=self.person,
         )
 
     def trace_so_far(self) -> Trace:

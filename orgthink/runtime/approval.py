@@ -21,7 +21,7 @@ class PendingCall:
     """A fork that is about to begin."""
 
     kind: Literal["fork", "tool"]
-    """`fork` for an agent with a model or a person, or an organization; `tool` for code."""
+    """`fork` for an agent with a model, or an organization; `tool` for code."""
     parent: str
     """Agent that forks."""
     agent: str

@@ -47,8 +47,7 @@ class Limits:
     agent_seconds: float | None = None
     """Deadline of each forked agent, from the moment it starts."""
     answer_seconds: float | None = None
-    """Deadline of people: of an approval, and instead of `agent_seconds` of a forked agent for which a person
-    writes."""
+    """Deadline of an approval."""
     grace: float = 1.0
     """Seconds that cancelled work gets to clean up."""
 

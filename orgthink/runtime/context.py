@@ -37,27 +37,16 @@ class GrowingContext:
         self.stop: StopReason | None = None
         """Why it stopped; `None` while it may go on."""
         self._clock, self._watch = clock, watch
-        self._act_by(backing)
+        self._backing = backing
         self._context = Context(messages, list(spans), tools)
         if backing is not None and not self._context.spans:
             self._context.spans.append(backing.engine.prompt(messages))
         self._draft: Draft | None = None
         """The span that it is sampling."""
 
-    def _act_by(self, backing: Backing | None) -> None:
-        self._backing = backing
-        engine = None if backing is None else backing.engine
-        self.person: str | None = None if engine is None else engine.person
-        """Name of the person who writes for it."""
-
-    @property
-    def decodes(self) -> bool:
-        """Whether a model stands behind it; not so for people, code and tools."""
-        return self._backing is not None and self.person is None
-
     @property
     def is_code(self) -> bool:
-        """Whether neither a model nor a person stands behind it."""
+        """Whether it has no model: a tool, or the organization's own code."""
         return self._backing is None
 
     @property
@@ -72,13 +61,13 @@ class GrowingContext:
 
     @property
     def sampled(self) -> str:
-        """Everything that it sampled itself, or a person wrote, without what was injected."""
-        return "".join(span.text for span in self._context.spans if span.origin.own)
+        """Everything that it sampled itself, without what was injected."""
+        return "".join(span.text for span in self._context.spans if span.origin is Origin.SAMPLED)
 
     @property
     def last_sampled(self) -> str:
-        """What it sampled, or a person wrote, since its prompt, or since text was injected."""
-        spans = takewhile(lambda span: span.origin.own, reversed(self._context.spans))
+        """What it sampled since its prompt, or since text was injected."""
+        spans = takewhile(lambda span: span.origin is Origin.SAMPLED, reversed(self._context.spans))
         return "".join(reversed([span.text for span in spans]))
 
     def inject(self, text: str, source: str | None = None, around: tuple[str, str] = ("", "")) -> None:
@@ -141,10 +130,10 @@ class GrowingContext:
 
 
 class Draft:
-    """Text that an agent sampled, or a person wrote, since the last span."""
+    """Text that an agent sampled since the last span."""
 
-    def __init__(self, sampling: Sampling, start: float, origin: Origin = Origin.SAMPLED) -> None:
-        self.sampling, self._start, self._origin = sampling, start, origin
+    def __init__(self, sampling: Sampling, start: float) -> None:
+        self.sampling, self._start = sampling, start
         self.pieces: list[str] = []
         self.counted: int | None = None
         """Tokens by the server's count; `None` where it does not count."""
@@ -162,10 +151,8 @@ class Draft:
 
     @property
     def tokens(self) -> int:
-        """So far: a piece counts as one. No more than were asked for, since it may also be a part of one; people are
-        asked for no number."""
-        n = len(self.pieces)
-        return min(n, self.sampling.max_tokens) if self._origin is Origin.SAMPLED else n
+        """So far: a piece counts as one. No more than were asked for, since it may also be a part of one."""
+        return min(len(self.pieces), self.sampling.max_tokens)
 
     def add(self, chunk: Chunk, first: int, last: int) -> None:
         """Take the chunk's pieces from `first` to before `last`."""
@@ -189,13 +176,13 @@ class Draft:
             least = tokens if len(self._ids) == n else 1
             tokens = max(least, min(self.counted, self.sampling.max_tokens))
         return Span(
-            self._origin,
+            Origin.SAMPLED,
             text,
             tokens,
             token_ids=_complete(self._ids, n),
             logprobs=_complete(self._logprobs, n),
             policy_version=self.version,
-            sampling=self.sampling if self._origin is Origin.SAMPLED else None,
+            sampling=self.sampling,
             start=self._start,
             end=end,
             billed=self.billed,

@@ -125,7 +125,7 @@ class Decoder(GrowingContext):
         first = len(self._context.spans)
         async for _ in self.act(Scanner()):
             pass
-        return "".join(span.text for span in self._context.spans[first:] if span.origin.own)
+        return "".join(span.text for span in self._context.spans[first:] if span.origin is Origin.SAMPLED)
 
     async def complete_within(self, prompts: Callable[[float], tuple[Message, ...]]) -> str:
         """Like `complete`, for a new agent whose prompt may be too long for its model.
@@ -164,13 +164,9 @@ class Decoder(GrowingContext):
             self.stop = self.cancel = None
 
     def spend(self, cost: float) -> None:
-        """Record what something cost, in money or cost units. An agent without any left neither decodes nor forks.
-
-        The work of a person costs nothing.
-        """
-        if self.person is None:
-            self.cost = (self.cost or 0) + cost
-            self.account.spend("cost", cost)
+        """Record what something cost, in money or cost units. An agent without any left neither decodes nor forks."""
+        self.cost = (self.cost or 0) + cost
+        self.account.spend("cost", cost)
 
     def pay(self, cost: float) -> None:
         """Spend the cost of a call before it, so that agents at work at once do not spend the same units. The call
@@ -240,7 +236,7 @@ class Decoder(GrowingContext):
         sampling = self._next_sampling()
         if sampling is None:
             return None
-        self._draft = self._new_draft(sampling)
+        self._draft = Draft(sampling, self._clock())
         requested = replace(sampling, stop=(*sampling.stop, *scanner.stops))
         stream = self._backing.engine.stream(replace(self._context, signals=scanner.signals), requested)
         self._stream = stream
@@ -307,8 +303,8 @@ class Decoder(GrowingContext):
         return Exhausted("context", used, used)
 
     def _tokens_left(self) -> float:
-        """Tokens left to the agent and to the episode; infinity for people."""
-        return inf if self.person is not None else min(self._limit - self.steps, self.account.left("tokens"))
+        """Tokens left to the agent and to the episode."""
+        return min(self._limit - self.steps, self.account.left("tokens"))
 
     def _take(self, chunk: Chunk, first: int, last: int) -> None:
         """Take the pieces from `first` to before `last`."""
@@ -316,16 +312,12 @@ class Decoder(GrowingContext):
         assert draft is not None
         if draft.pieces and draft.version != chunk.policy_version:  # other weights, another span
             self._keep()
-            self._draft = draft = self._new_draft(draft.sampling)
+            self._draft = draft = Draft(draft.sampling, self._clock())
         before = draft.tokens
         draft.add(chunk, first, last)
-        if self.person is None:
-            self.steps += draft.tokens - before
-            self.account.spend("tokens", draft.tokens - before)
+        self.steps += draft.tokens - before
+        self.account.spend("tokens", draft.tokens - before)
         self._watch("text", self, "".join(chunk.pieces[first:last]))
-
-    def _new_draft(self, sampling: Sampling) -> Draft:
-        return Draft(sampling, self._clock(), Origin.SAMPLED if self.person is None else Origin.WRITTEN)
 
     async def rest(self) -> None:
         """Stop decoding, if it is: abort the request and keep what was sampled as a span."""

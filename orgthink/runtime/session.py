@@ -190,7 +190,7 @@ class Session:
         if root is None:
             self.agents.append(agent)
             tell_waits(agent.waited)  # the task that makes the root is the one that acts for it
-            if agent.decodes:
+            if not agent.is_code:
                 self._free = asyncio.Semaphore(self.capacity - 1)
                 self._placed.add(agent)
             agent.over = self._over
@@ -223,7 +223,7 @@ class Session:
         assert child.parent is None and child not in root, f"{child.id} is the root or already forked"
         assert key not in self._forks[parent.id], f"{parent.id} has not joined {key} yet"
         account = parent.account.inherit(**budget or {}, deeper=not child.is_code)
-        account.require_left("cost", *(("tokens", "turns") if child.decodes else ()))
+        account.require_left("cost", *(() if child.is_code else ("tokens", "turns")))
         account.require("forks")
         if self.limits.forks is None and len(self.agents) > FORKS:
             raise BudgetExhausted("forks", FORKS, FORKS)
@@ -365,7 +365,7 @@ class Session:
                 return
             await self._place(child)
             child.started()
-            seconds = self._deadline(child, seconds)
+            seconds = self.limits.agent_seconds if seconds is None else seconds
             child.over = child.over if seconds is None else min(child.over, asyncio.get_running_loop().time() + seconds)
             child.ended(StopReason.DONE, await within(seconds, self.limits.grace, _bounded(work, child)))
         except DeadlineMissed:
@@ -386,15 +386,9 @@ class Session:
             self._leave(child)
             await self._end(self._below(child), CancelSource.PARENT)
 
-    def _deadline(self, child: Agent, seconds: float | None) -> float | None:
-        """Of a fork whose parent gives it so many seconds."""
-        if child.person is not None and self.limits.answer_seconds is not None:
-            return self.limits.answer_seconds
-        return self.limits.agent_seconds if seconds is None else seconds
-
     async def _place(self, agent: Agent) -> None:
-        """Wait for a place in the pool, unless it has one; people, code and tools need none."""
-        if agent.decodes and agent not in self._placed:
+        """Wait for a place in the pool, unless it has one; code and tools need none."""
+        if not agent.is_code and agent not in self._placed:
             await self._free.acquire()
             self._placed.add(agent)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.usage import context_tokens, sampled_tokens
-from orgthink.record.episode import Episode, StopReason, Trace
+from orgthink.record.episode import Episode, StopReason
 from orgthink.util.redaction import redact_json
 
 _LINE_ENDS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
@@ -34,7 +34,7 @@ def usage(episode: Episode) -> dict[str, Any]:
 
     `orchestration` tokens are those of all agents but the first.
     """
-    read = [_read(trace) for trace in episode.traces]
+    read = [sum(tokens for _, tokens in context_tokens(trace)) for trace in episode.traces]
     sampled = [trace.steps for trace in episode.traces]
     return {
         "prompt_tokens": sum(read),
@@ -75,8 +75,3 @@ def facts(episode: Episode) -> dict[str, Any]:
 def finish_reason(episode: Episode) -> str:
     """`length` if a limit ended the episode or its first agent."""
     return "length" if episode.stop in _CUT else "stop"
-
-
-def _read(trace: Trace) -> int:
-    """Tokens that an agent read; 0 for people."""
-    return 0 if trace.person else sum(tokens for _, tokens in context_tokens(trace))

@@ -35,8 +35,6 @@ class ErrorKind(StrEnum):
     """A budget ran out."""
     DEADLINE = "deadline"
     """The deadline passed."""
-    PERSON = "person"
-    """A person did not answer."""
 
 
 class Failure(Exception):
@@ -65,12 +63,6 @@ class ContextFull(RequestRefused):
 
 class EngineUnavailable(EngineError):
     """No server at the URL, or no such model. The message says what to do."""
-
-
-class PersonDeclined(RequestRefused):
-    """A person does not answer."""
-
-    kind = ErrorKind.PERSON
 
 
 class ToolError(Failure):

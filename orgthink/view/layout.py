@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import TypeVar
 
 from orgthink.measure.latency import Recurrence, Stretch, agent_starts, critical_stretches, recurrences, timeline
@@ -226,16 +226,10 @@ def _waits(
     second = trace.start
     for i, join in enumerate(trace.joins, 1):
         first, last = agent.l[i - 1] + agent.cuts[i] - agent.cuts[i - 1], agent.l[i]
-        second = max(second, decoding.moment(join.at) if trace.person is None else _written(trace, join.child))
+        second = max(second, decoding.moment(join.at))
         back = max(second, traces[join.child].end)
         yield Wait(trace.agent, join.child, _clip((begin + first, begin + last), end), (second, back))
         second = back
-
-
-def _written(trace: Trace, child: str) -> float:
-    """When a person wrote the Join of a child: just before what it gave was injected."""
-    before = (before for before, after in pairwise(trace.spans) if after.source == child)
-    return next((span.end for span in before if span.end is not None), trace.start)
 
 
 def _arrows(trace: Trace, lives: dict[str, Life], waits: tuple[Wait, ...], decoding: Decoding) -> Iterator[Arrow]:

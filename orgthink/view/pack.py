@@ -119,7 +119,7 @@ def _agent(
         "id": trace.agent,
         "role": trace.role,
         "parent": None if trace.parent is None else number[trace.parent],
-        "model": trace.model if trace.person is None else f"{trace.person}, a person",
+        "model": trace.model,
         "stop": trace.stop,
         "status": trace.status,
         "cancel": trace.cancel,

@@ -27,13 +27,12 @@ def _turns(trace: Trace) -> Iterator[tuple[float, str, str]]:
     names = {
         Origin.PROMPT: "prompt",
         Origin.SAMPLED: trace.role + model,
-        Origin.WRITTEN: f"{trace.role}, written by {trace.person}",
         Origin.INJECTED: "told",
     }
     at = trace.start
     for span in trace.spans:
         at = at if span.start is None else max(at, span.start)
         yield at, f"{trace.agent} [{names[span.origin]}]", span.text
-    if trace.model is None and trace.person is None and trace.parent is not None:
+    if trace.is_code and trace.parent is not None:
         text = trace.returned or trace.error or ""
         yield trace.end, f"{trace.agent} [{trace.role}, {trace.status}]", text

@@ -81,7 +81,7 @@ def test_a_model_in_the_cache_of_the_hub(tmp_path: Path):
     assert engine_spec(f"vllm:{NAME}").folder == snapshot
     assert model_folder(NAME) == snapshot
     assert config_of(NAME)["num_hidden_layers"] == 2
-    assert EngineSpec(f"person:{NAME}").folder is None
+    assert EngineSpec(f"mine.py:open:{NAME}").folder is None
 
 
 @pytest.mark.parametrize(

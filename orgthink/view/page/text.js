@@ -1,7 +1,7 @@
-// The contexts of the agents side by side, as the models saw them: prompt, sampled, written by a person, and injected, tags
-// and faults marked.
+// The contexts of the agents side by side, as the models saw them: prompt, sampled and injected, tags and faults
+// marked.
 
-const ORIGINS = { p: "prompt", s: "sampled", i: "injected", w: "written" };
+const ORIGINS = { p: "prompt", s: "sampled", i: "injected" };
 const TAG = /<\/?[A-Za-z][A-Za-z_]{0,24}(?:-?\d{1,9})?>/g;
 const NEAR = 140; // characters to each side in a tooltip
 
@@ -148,8 +148,7 @@ function fill(e, column) {
   const i = Number(column.dataset.agent);
   const agent = e.agents[i];
   if (!agent.spans.length || column.querySelector(".context")) return;
-  const present = Object.entries(ORIGINS).filter(([key]) => key !== "w" || agent.spans.some(([origin]) => origin === key));
-  const counts = present.map(([key, name]) =>
+  const counts = Object.entries(ORIGINS).map(([key, name]) =>
     h(
       "li",
       {},
