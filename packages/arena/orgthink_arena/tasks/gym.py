@@ -93,6 +93,8 @@ class Gym(Task):
         if self.dataset == "*":
             raise UserError("gym:* is all of them: name one; `orgthink list gym` shows what there is")
         pick("task of reasoning-gym", self.dataset, dict.fromkeys(NAMES))
+        if self.dataset == "basic_arithmetic" and not self.settings.get("allow_parentheses", True):
+            raise UserError(f"gym:{text} is not offered: without parentheses its reference answers are wrong")
         if any(_FILE.search(word) for word in _words(self.settings)):
             raise UserError(f"gym:{text}: a setting may not name a file")
         self.name = member_name("gym", self.dataset, self.settings)

@@ -165,6 +165,7 @@ def test_seeds_and_settings_change_the_stream() -> None:
     {
         "gym:mini_sudoko": "unknown task of reasoning-gym 'mini_sudoko': did you mean mini_sudoku?",
         "gym:boxnet": "gym:boxnet is not offered: its problems have no reference answer",
+        "gym:basic_arithmetic?allow_parentheses=false": "without parentheses its reference answers are wrong",
         "sudoku+gym:simple_integration": "its scorer runs the answer as a program",
         "gym:*": "orgthink list gym",
         "gym": "gym is a family of tasks: `orgthink list gym` lists them",
