@@ -22,9 +22,8 @@ from orgthink.measure.usage import Price
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
 from orgthink.util.errors import UserError, pick
-from orgthink.util.files import read_whole
 from orgthink.util.registry import registered_only
-from orgthink.util.terminal import excerpt, one_line, reason, show
+from orgthink.util.terminal import excerpt, one_line, show
 
 Pair = tuple[list[Episode], list[Episode]]
 
@@ -42,15 +41,10 @@ UNITS = {
 @dataclass(frozen=True)
 class Measure:
     """Print the table of a stored run again, from its episodes and without a model; of a training, the last recorded
-    step.
+    step."""
 
-    FILE holds the text of an organizer and its workers: {"capacity": 2, "organizer": "… <FORK-1>q</FORK-1> …
-    <JOIN-1>returned</JOIN-1> …", "workers": {"1": ["… <RETURN>r</RETURN>"]}}. Tokens are words, each tag counting as
-    one.
-    """
-
-    run: Annotated[Positional[Path], arg(metavar="DIR|FILE")]
-    """Run folder, or a JSON file."""
+    run: Annotated[Positional[Path], arg(metavar="DIR")]
+    """Run folder."""
     json: bool = False
     """Print one JSON object."""
     prices: Path | None = None
@@ -60,8 +54,6 @@ class Measure:
     to measure them again."""
 
     def __call__(self) -> int:
-        if not self.run.is_dir():
-            return self._text()
         folder = RunFolder.open(self.run)
         with nullcontext() if self.trust else registered_only():
             training = folder.config["kind"] == "train"
@@ -70,19 +62,6 @@ class Measure:
             show(json.dumps({"summary": summary}))
         else:
             print_table(summary, conditions(folder))
-        return 0
-
-    def _text(self) -> int:
-        from orgthink.measure.text import measure_text
-
-        try:
-            measures = measure_text(json.loads(read_whole(self.run)))
-        except (RecursionError, ValueError) as error:
-            raise error if isinstance(error, UserError) else UserError(f"{self.run}: {reason(error)}") from error
-        if self.json:
-            show(json.dumps(measures))
-        else:
-            show("\n".join(f"{name}  {', '.join(v) if isinstance(v, list) else v}" for name, v in measures.items()))
         return 0
 
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from orgthink.grammar.actions import Answer, Fork, Join, Return
 from orgthink.grammar.asyncthink import DIALECT
-from orgthink.measure.text import words
 from orgthink.record.episode import Origin, Problem, Span, Trace
 from orgthink.tasks.countdown_small import scan
+from orgthink.training.coldstart.lesson import words
 from orgthink.training.coldstart.structures import Step, random_structure
 from orgthink.training.coldstart.teachers import Program
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
 from orgthink.training.coldstart import pairs
+from orgthink.training.coldstart.lesson import lesson
 from orgthink.training.coldstart.synthesis import ROWS
-from orgthink.training.coldstart.teachers import lesson
 from orgthink.training.coldstart.trajectories import organizations_in
 from orgthink.util.errors import UserError
 

@@ -32,8 +32,9 @@ from orgthink.record.folder import RunFolder
 from orgthink.record.guard import Crash, Guard, engine_failed
 from orgthink.tasks import task_named
 from orgthink.training.coldstart import pairs
+from orgthink.training.coldstart.lesson import lesson
 from orgthink.training.coldstart.pairs import Pair, pairs_of
-from orgthink.training.coldstart.teachers import MODEL, PROGRAM, Teach, lesson, plan_of, program_of, program_teacher
+from orgthink.training.coldstart.teachers import MODEL, PROGRAM, Teach, plan_of, program_of, program_teacher
 from orgthink.training.coldstart.transcript import Dropped, Reason, read_transcript
 from orgthink.util.concurrency import Stop, run_all
 from orgthink.util.errors import Failure, UserError, pick, require_at_least

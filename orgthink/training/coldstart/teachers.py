@@ -5,26 +5,22 @@ from __future__ import annotations
 import asyncio
 import random
 import tomllib
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pkgutil import resolve_name
 from typing import Any
 
 from orgthink.engines.engine import Engine
-from orgthink.grammar.actions import Fork
-from orgthink.grammar.asyncthink import reading
-from orgthink.measure.text import episode_of_text, returned_by, words
-from orgthink.organizations.prompts import prompt
-from orgthink.record.episode import Episode, Message, Origin, Problem, Sampling, Span, Trace, episode_id
+from orgthink.record.episode import Episode, Message, Problem, Sampling, Trace
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks import task_named
+from orgthink.training.coldstart.lesson import lesson
 from orgthink.training.coldstart.structures import Step, random_plan, render_plan
 from orgthink.util.errors import UserError
 
@@ -33,38 +29,6 @@ from orgthink.util.errors import UserError
 def synthesis() -> dict[str, Any]:
     """synthesis.toml: `teacher` and `example` are templates, `examples` the worked examples."""
     return tomllib.loads((files("orgthink.training.coldstart") / "synthesis.toml").read_text(encoding="utf-8"))
-
-
-def lesson(
-    problem: Problem, capacity: int, style: str, organizer: str, workers: Sequence[str], teacher: str
-) -> Episode:
-    """The episode of an organizer's context and its workers' texts. `workers` are in the order of the forks.
-
-    One word counts as one decoding step. `style` is the prompt style of the student. ValueError if the numbers of
-    workers and forks differ.
-    """
-    texts: dict[str, list[str]] = defaultdict(list)
-    forks: list[Fork] = []
-    for part in reading(organizer, lambda key: returned_by(texts[key][-1]) if texts[key] else None):
-        if isinstance(part, Fork) and len(forks) < len(workers):
-            texts[part.key].append(workers[len(forks)])
-        forks += [part] if isinstance(part, Fork) else []
-    if len(forks) != len(workers):
-        raise ValueError(f"{len(forks)} forks and {len(workers)} workers: each fork has one")
-    episode = episode_of_text({"capacity": capacity, "organizer": organizer, "workers": dict(texts)})
-    root, *others = episode.traces
-    prompts = [prompt(style, "worker", problem, capacity=capacity, query=fork.query.strip()) for fork in forks]
-    traces = [
-        _prompted(root, prompt(style, "organizer", problem, capacity=capacity)),
-        *(_prompted(trace, messages) for trace, messages in zip(others, prompts, strict=True)),
-    ]
-    identity = episode_id(problem, teacher, 0)
-    return replace(episode, id=identity, problem=problem, organization=teacher, traces=tuple(traces))
-
-
-def _prompted(trace: Trace, messages: Sequence[Message]) -> Trace:
-    prompt_text = "\n\n".join(message.content for message in messages)
-    return replace(trace, spans=(Span(Origin.PROMPT, prompt_text, words(prompt_text)), *trace.spans))
 
 
 Teach = Callable[[Problem], Awaitable[Episode]]
