@@ -40,8 +40,8 @@ def lesson(
                     raise ValueError(f"there are more forks than the {len(workers)} workers: each fork has one")
                 uses[key] += 1
                 name = f"{_ROOT}/{key}" + (f"#{uses[key]}" if uses[key] > 1 else "")
-                asked = prompt(style, "worker", problem, capacity=capacity, query=query.strip())
-                children[key] = _worker(name, asked, left.pop(0))
+                turns = prompt(style, "worker", problem, capacity=capacity, query=query.strip())
+                children[key] = _worker(name, turns, left.pop(0))
                 traces.append(children[key])
                 edges.append(Edge(EdgeKind.FORK, key, name, steps))
             case Join(key) if key in children:
@@ -69,11 +69,11 @@ def _prompt_span(messages: Sequence[Message]) -> Span:
     return _span(Origin.PROMPT, "\n\n".join(message.content for message in messages))
 
 
-def _worker(name: str, asked: Sequence[Message], text: str) -> Trace:
+def _worker(name: str, turns: Sequence[Message], text: str) -> Trace:
     """A worker's trace. Every word is a step, including those after its Return."""
     scanner = worker_scanner()
     events = scanner.feed(text) + scanner.close()
     returned = next((event.action.text.strip() for event in events if isinstance(event.action, Return)), None)
     status = Status.NO_RETURN if returned is None else Status.OK
-    spans = (_prompt_span(asked), _span(Origin.SAMPLED, text))
+    spans = (_prompt_span(turns), _span(Origin.SAMPLED, text))
     return Trace(name, "worker", _ROOT, spans, status=status, returned=returned)
