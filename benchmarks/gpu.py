@@ -83,8 +83,8 @@ def training(folder: Path, name: str, device: str) -> Iterator[Line]:
             names = {"episode": f"{group}.{i}", "agent": "0", "role": "sequential", "group": str(group)}
             trained = (False,) * PROMPT + (True,) * (ROW - PROMPT)
             rows.append(PolicyRow(ids, trained, (0.0,) * ROW, (-1.0) ** i, 1.0, **names, age=(0,) * ROW))
-    settings = {"pack_tokens": PACK, "mixed_precision": True}
-    backend = EmbeddedBackend(open_trainable(folder, device=device), ScriptedEngine([]), folder, **settings)
+    model = open_trainable(folder, device=device, mixed_precision=True)
+    backend = EmbeddedBackend(model, ScriptedEngine([]), folder, pack_tokens=PACK)
     for _ in range(3):  # the first one warms up, and allocates Adam's states
         began = time.perf_counter()
         known = [replace(row, logprobs=now) for row, now in zip(rows, backend.logprobs(rows), strict=True)]
@@ -102,7 +102,7 @@ def _estimated(name: str, seconds: float, most: int, conditions: str) -> Iterato
     card = next((card for card in ACCELERATORS if card in torch.cuda.get_device_name().lower()), None)
     if card is None:
         return
-    setup = replace(setups(None, {})["embedded"], computed=2, pack=PACK, share=0.0, frozen=1)
+    setup = replace(setups(None, {})["embedded"], pack=PACK, share=0.0, frozen=1)
     work = Work(GROUPS, GROUP, 1, 0, PROMPT, ROW - PROMPT)
     plan = Plan("embedded", Model.of(config_of(name)), setup, work, ACCELERATORS[card], Cluster(gpus=1))
     found, expected = most / 2**30, plan.memory.training / 2**30

@@ -108,6 +108,8 @@ class Decoder(nn.Module):
 
     packs_rows = True
     """Its attention supports several rows in one pass."""
+    mixed_precision = False
+    """Whether trainings compute in bfloat16 with these weights."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()

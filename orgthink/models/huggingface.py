@@ -49,6 +49,9 @@ class HuggingFaceModel(nn.Module):
     The model's own dropout stays off, because the sampler has none.
     """
 
+    mixed_precision = False
+    """Whether trainings compute in bfloat16 with these weights."""
+
     def __init__(self, model: PreTrainedModel, source: Path) -> None:
         """`source` is the folder of the model."""
         super().__init__()
@@ -69,6 +72,13 @@ class HuggingFaceModel(nn.Module):
     def core(self) -> PreTrainedModel:
         """The transformers model. With LoRA, its layers contain the adapter."""
         return self._model if self._lora is None else self._model.get_base_model()
+
+    @property
+    def layers(self) -> list[nn.Module]:
+        """The layers that transformers can compute again in a backward pass: those of most models."""
+        from transformers.modeling_layers import GradientCheckpointingLayer
+
+        return [module for module in self.core.modules() if isinstance(module, GradientCheckpointingLayer)]
 
     @property
     def device(self) -> torch.device:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from orgthink.models.config import UnknownArchitecture
 from orgthink.models.decoder import Decoder
@@ -41,11 +43,15 @@ def open_trainable(
     dtype: torch.dtype = torch.float32,
     device: str | torch.device = "cpu",
     seed: int = 0,
+    *,
+    mixed_precision: bool = False,
+    gradient_checkpointing: bool = False,
 ) -> Trainable:
     """Open a Hugging Face folder for training. `seed` determines the initial weights of an adapter.
 
-    Full training needs float32: bfloat16 rounds away the updates of a small learning rate. UserError if the folder has
-    no complete causal model, or what a trained model could not be stored with.
+    Full training needs float32: bfloat16 rounds away the updates of a small learning rate. `mixed_precision` computes
+    in bfloat16 with the weights in `dtype`. `gradient_checkpointing`: see `checkpoint_layers`. UserError if the folder
+    has no complete causal model, or what a trained model could not be stored with.
     """
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is not a model folder: it has no config.json")
@@ -59,7 +65,19 @@ def open_trainable(
             model.add_adapter(lora, seed, folder)
         except ValueError as error:
             raise UserError(f"{folder} cannot take this adapter: {reason(error)}") from error
+    model.mixed_precision = mixed_precision
+    if gradient_checkpointing and not model.layers:
+        raise UserError(f"{folder} has no layers that transformers computes twice: leave gradient_checkpointing out")
+    if gradient_checkpointing:
+        checkpoint_layers(model)
     return model.to(device)
+
+
+def checkpoint_layers(model: Trainable) -> None:
+    """Gradient checkpointing (arXiv 1604.06174): a forward pass stores only the inputs of layers, and the backward pass
+    computes each layer again. transformers' own switch would also turn the model's dropout on."""
+    for layer in model.layers:
+        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
 
 
 def resolve_device(device: str) -> str:

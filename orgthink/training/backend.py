@@ -162,17 +162,15 @@ class EmbeddedBackend:
         *,
         pack_tokens: int = 1024,
         reference: Trainable | None = None,
-        mixed_precision: bool = False,
     ) -> None:
         """`base` is the folder of the initial model: `save` copies its other files, such as the tokenizer.
 
         `pack_tokens` is the largest number of tokens in a forward pass. `reference` is the policy of the KL penalty.
-        `mixed_precision` computes in bfloat16; weights, gradients and optimizer stay as they are.
         """
         self._model, self.sampler, self._pack_tokens = model, sampler, most_tokens(model, pack_tokens)
         self._gradients = Accumulator(model)
         self._model_files = ModelFiles(base)
-        self._reference, self._mixed_precision = reference, mixed_precision
+        self._reference = reference
         self._parameters = list(model.parameters())
         self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
 
@@ -208,8 +206,7 @@ class EmbeddedBackend:
         return result, replace(signals, computed=len(pack.ids))
 
     def _token_logprobs(self, model: Trainable, pack: Pack[PolicyRow]) -> tuple[Tensor, Tensor]:
-        with torch.autocast(model.device.type, torch.bfloat16, enabled=self._mixed_precision):
-            return token_logprobs(model, pack, [row.temperature for row in pack.rows])
+        return token_logprobs(model, pack, [row.temperature for row in pack.rows])
 
     def optim_step(self, learning_rate: float, clip: float) -> float:
         norm = gradient_norm(self._parameters, clip)

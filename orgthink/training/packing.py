@@ -137,8 +137,14 @@ def token_logprobs(model: Trainable, pack: Pack, temperatures: Sequence[float]) 
     """Log-probability of each trained token of a pack and entropy of the policy at that token: [N], [N].
 
     Both are computed at the temperature of the token's row. Only the log-probabilities carry a gradient. Logits of a
-    prefix that rows of one temperature share are computed once.
+    prefix that rows of one temperature share are computed once. With `model.mixed_precision` both are computed in
+    bfloat16.
     """
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=model.mixed_precision):
+        return _token_logprobs(model, pack, temperatures)
+
+
+def _token_logprobs(model: Trainable, pack: Pack, temperatures: Sequence[float]) -> tuple[Tensor, Tensor]:
     device = model.device
     hidden = model.hidden(pack.ids[None].to(device), pack.positions[None].to(device), pack.rectangles)[0]
     different, kind_N = pack.spread(temperatures).unique(return_inverse=True)

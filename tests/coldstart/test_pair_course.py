@@ -14,6 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from orgthink.models.lora import LoraSettings
 from orgthink.models.tokenizer import Tokenizer
+from orgthink.models.trainable import open_trainable
 from orgthink.record.episode import Message
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
@@ -132,9 +133,8 @@ def test_ctrl_c_saves_and_the_run_goes_on_exactly(tmp_path, rows_file, kind, lor
     base = tiny(tmp_path / "base", kind)
 
     def go(name):
-        return train(
-            row_course(base, pair_rows(base, rows_file), lora), SETTINGS, folder(tmp_path / name), lambda line: None
-        )
+        course = row_course(open_trainable(base, lora), base, pair_rows(base, rows_file))
+        return train(course, SETTINGS, folder(tmp_path / name), lambda line: None)
 
     whole, steps = go("whole"), 0
 

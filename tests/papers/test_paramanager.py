@@ -281,6 +281,7 @@ def test_eq_20_what_the_manager_was_told_is_masked_from_the_ratio():
             return self.table[ids]
 
         packs_rows = True
+        mixed_precision = False
         head_weights = torch.eye(4), None
 
     row = policy_row(WRITTEN, episode="e", group="p", advantage=1.0)

@@ -67,7 +67,7 @@ PAIRS = [Pair("Numbers: 1, 2, 3. Target: 6.", " <ANSWER> 1 + 2 + 3 </ANSWER>")]
 def step(folder, tmp_path, lora, dtype):
     """One step of supervised fine-tuning; its metrics."""
     write(tmp_path / "rows.jsonl", PAIRS)
-    course = row_course(folder, pair_rows(folder, tmp_path / "rows.jsonl"), lora, dtype=dtype)
+    course = row_course(open_trainable(folder, lora, dtype), folder, pair_rows(folder, tmp_path / "rows.jsonl"))
     settings = SftSettings(steps=1, warmup=1, learning_rate=1e-6, batch_tokens=200)
     lines = []
     train(course, settings, RunFolder.create(tmp_path / "run", "train", settings), lines.append)

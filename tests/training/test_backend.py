@@ -170,7 +170,8 @@ LOW = 2.0**-8
 def test_mixed_precision_computes_in_bfloat16_and_keeps_everything_in_single(tmp_path):
     rows, found, gradients = weighted(group(), "token-mean"), [], []
     for mixed in (False, True):
-        backend = backend_of(model := policy().float(), tmp_path, mixed_precision=mixed)
+        backend = backend_of(model := policy().float(), tmp_path)
+        model.mixed_precision = mixed
         found.append(torch.tensor([p for row in backend.logprobs(rows) for p in row]))
         backend.forward_backward(rows, PolicyLoss())
         gradients.append(torch.cat([weight.grad.flatten() for weight in model.parameters()]))

@@ -105,7 +105,7 @@ def test_a_step_of_supervised_training(device: str, folder: Path):
 @pytest.mark.parametrize("place", ["cpu", CUDA])
 def test_mixed_precision_keeps_the_weights_in_single_and_their_small_updates(place: str, folder: Path):
     exact, mixed = (
-        EmbeddedBackend(open_trainable(folder, device=place), ScriptedEngine([]), folder, mixed_precision=on)
+        EmbeddedBackend(open_trainable(folder, device=place, mixed_precision=on), ScriptedEngine([]), folder)
         for on in (False, True)
     )
     before = weights(mixed._model)

@@ -35,9 +35,10 @@ def rows(seed, pool):
         yield Row(ids, (False,) + (True,) * (len(ids) - 1))
 
 
-def course():
+def course(mixed=False):
     model = Decoder(CONFIG)
     model.initialise(torch.Generator().manual_seed(0))
+    model.mixed_precision = mixed
 
     def write_folder(folder):
         CONFIG.save(folder, eos_token_id=0, pad_token_id=0)
@@ -132,11 +133,12 @@ def test_as_many_checkpoints_are_kept_as_was_said(tmp_path, keep, steps):
 
 
 @pytest.mark.parametrize(("step", "error"), [(6, Stop()), (4, Stop())])
-def test_an_interrupted_run_has_the_metrics_of_an_uninterrupted_one(tmp_path, step, error):
-    train(course(), SETTINGS, folder(tmp_path / "whole"), lambda line: None)
+@pytest.mark.parametrize("mixed", [False, True])
+def test_an_interrupted_run_has_the_metrics_of_an_uninterrupted_one(tmp_path, step, error, mixed):
+    train(course(mixed), SETTINGS, folder(tmp_path / "whole"), lambda line: None)
     with pytest.raises(type(error)):
-        train(course(), SETTINGS, folder(tmp_path / "cut"), stop_at(step, error))
-    train(course(), SETTINGS, folder(tmp_path / "cut"), lambda line: None)
+        train(course(mixed), SETTINGS, folder(tmp_path / "cut"), stop_at(step, error))
+    train(course(mixed), SETTINGS, folder(tmp_path / "cut"), lambda line: None)
     assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
     (whole, cut) = (Decoder.load(checkpoint.saved(tmp_path / name)[-1] / "model") for name in ("whole", "cut"))
     for a, b in zip(whole.parameters(), cut.parameters(), strict=True):

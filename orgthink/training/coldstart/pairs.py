@@ -17,13 +17,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from orgthink.grammar.asyncthink import DIALECT, Injected, read
-from orgthink.models.lora import LoraSettings
 from orgthink.models.model_files import ModelFiles, context_of
 from orgthink.models.tokenizer import Tokenizer
-from orgthink.models.trainable import open_trainable
+from orgthink.models.trainable import Trainable
 from orgthink.record.episode import Episode, Message, Origin
 from orgthink.training.batches import POOL
 from orgthink.training.rows import Row
@@ -165,18 +162,9 @@ def continued(rows: list[Row]) -> list[Row]:
     return joined
 
 
-def row_course(
-    model_folder: Path,
-    rows: list[Row],
-    lora: LoraSettings | None = None,
-    *,
-    dtype: torch.dtype = torch.float32,
-    device: str = "cpu",
-    seed: int = 0,
-) -> Course:
-    """Train the causal model of a Hugging Face folder on `rows`, each once per epoch, in full or with LoRA."""
-    model = open_trainable(model_folder, lora, dtype, device, seed)
-    return Course(model, partial(epoch_part, rows), ModelFiles(model_folder).write, pools=ceil(len(rows) / POOL))
+def row_course(model: Trainable, base: Path, rows: list[Row]) -> Course:
+    """Train the model of the Hugging Face folder `base` on `rows`, each once per epoch."""
+    return Course(model, partial(epoch_part, rows), ModelFiles(base).write, pools=ceil(len(rows) / POOL))
 
 
 def rows_of(pairs: list[Pair], tokenizer: Tokenizer, end: int) -> list[Row]:

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.models.lora import LoraSettings
-from orgthink.models.trainable import resolve_device, torch_dtype
+from orgthink.models.processor import fastest_dtype
+from orgthink.models.trainable import Trainable, open_trainable, resolve_device, torch_dtype
 from orgthink.record.folder import RunFolder
 from orgthink.tasks import file_of
 from orgthink.training import checkpoint
@@ -17,6 +20,7 @@ from orgthink.training.optimization import Optimization
 from orgthink.util.errors import UserError
 from orgthink.util.files import sha256
 from orgthink.util.tabular import json_object
+from orgthink.util.terminal import show
 
 
 def require_unchanged(
@@ -52,6 +56,12 @@ class FromModel:
     """Data type of the weights."""
     device: str = "auto"
     """`cpu`, `cuda`, or `auto` for whichever is available."""
+    mixed_precision: bool | None = None
+    """Whether to compute in bfloat16, with weights, gradients and optimizer in float32; `None`: for weights of at least
+    100 MB in float32 on a device that is fast in bfloat16."""
+    gradient_checkpointing: bool = False
+    """Whether the backward pass computes each layer again, in place of storing what it needs of all layers: much less
+    memory, about a third more time. verl does so on GPUs anyway."""
     settings: Any
     """Settings of the training."""
 
@@ -59,20 +69,30 @@ class FromModel:
     def steps(self) -> int:
         return self.settings.steps
 
-    @property
-    def how(self) -> dict[str, Any]:
-        """Keyword arguments that open the model for training, for `row_course` and similar functions."""
-        device, dtype = resolve_device(self.device), torch_dtype(self.dtype)
-        return {"lora": self.lora, "dtype": dtype, "device": device, "seed": self.settings.seed}
+    def how(self, folder: Path) -> dict[str, Any]:
+        """Keyword arguments that open the model of this folder for training."""
+        device, dtype, mixed = resolve_device(self.device), torch_dtype(self.dtype), self.mixed_precision
+        if mixed is None:
+            mixed = dtype is torch.float32 and fastest_dtype(folder, device) is torch.bfloat16
+        own = {"lora": self.lora, "dtype": dtype, "device": device, "seed": self.settings.seed}
+        return {**own, "mixed_precision": mixed, "gradient_checkpointing": self.gradient_checkpointing}
+
+    def open(self, folder: Path) -> Trainable:
+        """Open the model of this folder for training. A line says if it computes in bfloat16 and was not told to."""
+        how = self.how(folder)
+        if how["mixed_precision"] and self.mixed_precision is None:
+            other = "mixed_precision=false: all in float32"
+            show(f"orgthink: training in bfloat16, with weights in float32 ({other})", error=True)
+        return open_trainable(folder, **how)
 
     def require(self) -> None:
         model_folder(self.model)
         resolve_device(self.device)
         if self.dtype != "float32" and self.lora is None:
-            ways = "--lora 16" + (
-                ", or mixed_precision=true in place of dtype" if hasattr(self, "mixed_precision") else ""
+            raise UserError(
+                f"in {self.dtype} most updates of whole weights are rounded away: train with --lora 16, or "
+                "mixed_precision=true in place of dtype"
             )
-            raise UserError(f"in {self.dtype} most updates of whole weights are rounded away: train with {ways}")
 
     def start_folder(self, folder: RunFolder) -> Path:
         """The folder of the model that a training opens. UserError if it needs the first weights and they changed."""

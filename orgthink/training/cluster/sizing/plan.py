@@ -63,8 +63,10 @@ class Setup:
     """How training and sampling share the GPUs. The sampler's weights lie on the same GPUs as the trainer's."""
 
     sharded: bool = True
-    """verl: weights, gradients and Adam states are sharded over all GPUs (FSDP, ZeRO-3), only layer inputs are stored
-    for the backward pass, and the sampler releases its memory during training. `False`: one GPU does none of this."""
+    """verl: weights, gradients and Adam states are sharded over all GPUs (FSDP, ZeRO-3), and the sampler releases its
+    memory during training. `False`: one GPU does none of this."""
+    checkpointing: bool = True
+    """Gradient checkpointing: only layer inputs are stored for the backward pass, which computes each layer again."""
     held: int = 4
     """Bytes of a trained parameter; its gradient and each of its two Adam states take as many."""
     computed: int = 2
@@ -261,7 +263,7 @@ class Plan:
             adam=2 * held,
             reference=model.total * setup.reference / self.shards,
             gathered=float(gathered * setup.computed),
-            activations=(inputs + layer if setup.sharded else model.layers * layer)
+            activations=(inputs + layer if setup.checkpointing else model.layers * layer)
             + tokens * model.vocab * setup.logits,
             sampler=copy,
             cache=setup.share * self.gpu.memory * 1e9 - copy,
@@ -338,7 +340,7 @@ class Plan:
         float32; (n − 1)/n of these bytes pass the slowest link. The optimizer step is omitted.
         """
         setup, work, n = self.setup, self.work, self.shards
-        passes = 3 + setup.sharded + setup.frozen
+        passes = 3 + setup.checkpointing + setup.frozen
         packs = math.ceil(work.computed / (n * max(setup.pack, work.reach)))
         moved = self.model.total * (setup.computed * (2 + setup.frozen) + 4) * (n - 1) / n
         return max(work.computed * self._flops * passes / (n * self._rate(setup.computed)), packs * moved / self._link)

@@ -49,8 +49,8 @@ def model_of(recipe: str, job: Job) -> str:
 def setups(job: Job | None, config: Mapping[str, Any]) -> dict[str, Setup]:
     """How a job is trained, by the name of the trainer.
 
-    `embedded` is one process on one GPU (`Reinforced.backend`): arithmetic in the format of the weights, or in mixed
-    precision, no checkpoints, and five float32 arrays of logits, entropy included. The sampler does not sleep. The
+    `embedded` is one process on one GPU (`Reinforced.backend`): arithmetic in bfloat16 unless
+    `mixed_precision` is false, and five float32 arrays of logits, entropy included. The sampler does not sleep. The
     local engine decodes on the CPU in float32; its time is estimated as if on the GPU.
 
     `verl` has the settings of `cluster/verl/launch.py` on GPUs and verl 0.9.1's defaults: float32 weights, bfloat16
@@ -58,7 +58,9 @@ def setups(job: Job | None, config: Mapping[str, Any]) -> dict[str, Setup]:
     longest possible row.
     """
     width = 2 if getattr(job, "dtype", "float32") == "bfloat16" else 4
-    embedded = Setup(sharded=False, held=width, computed=width, logits=20)
+    computed = 2 if getattr(job, "mixed_precision", None) is not False else width
+    again = getattr(job, "gradient_checkpointing", False)
+    embedded = Setup(sharded=False, checkpointing=again, held=width, computed=computed, logits=20)
     if job is None:
         return {"embedded": embedded, "verl": Setup()}
     if not isinstance(job, Reinforced):
@@ -74,7 +76,6 @@ def setups(job: Job | None, config: Mapping[str, Any]) -> dict[str, Setup]:
     )
     embedded = replace(
         embedded,
-        computed=2 if job.mixed_precision else width,
         pack=job.pack_tokens,
         frozen=frozen,
         reference=reference,
@@ -175,7 +176,18 @@ def plans(job: Job | None, config: Mapping[str, Any], gpus: int, gpu: str, assum
     return found
 
 
-MAY_BE_ZERO = {"overhead", "sharded", "frozen", "reference", "share", "concurrent", "prompt", "injected", "longest"}
+MAY_BE_ZERO = {
+    "overhead",
+    "sharded",
+    "checkpointing",
+    "frozen",
+    "reference",
+    "share",
+    "concurrent",
+    "prompt",
+    "injected",
+    "longest",
+}
 
 
 def assumptions(given: Sequence[str]) -> dict[str, str]:
