@@ -241,8 +241,7 @@ class Resolved:
     ) -> dict[str, dict[str, Any]]:
         """The summary of its episodes, with the organizations' own measures, by these prices or else the plan's."""
         own = {label: surviving_measures(one.measures) for label, one in self.organizations.items()}
-        tags = {label: one.tags for label, one in self.organizations.items()}
-        return summarise(episodes, own, prices or self.plan.prices, tags)
+        return summarise(episodes, own, prices or self.plan.prices)
 
 
 def resolve(plan: Evaluation) -> Resolved:

@@ -24,12 +24,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 from typing import Any, NamedTuple
 
 from orgthink.grammar.actions import THINK, THOUGHT
 from orgthink.grammar.strict_json import dump, escaped, kind, parse
-from orgthink.util.errors import UserError
 from orgthink.util.redaction import redact
 
 FINAL = "final_answer"
@@ -38,7 +36,6 @@ FINAL = "final_answer"
 CUT = " … (cut) … "
 """Stands for the middle of a text that is too long."""
 
-_TAG = re.compile(r"<[^<>\s\d=][^<>]*>")
 _TAG_LIKE = re.compile(r"<(?![\s\d=])")
 """Possible beginning of a tag of any grammar. It does not match `1 < 2`, `x<3` and `n<=4`."""
 _NAME = re.compile(r'\s*\{\s*"name"\s*:\s*"([^"\\]{1,64})"')
@@ -57,31 +54,12 @@ class CallStatus(StrEnum):
     TIMEOUT = "TIMEOUT"
 
 
-@dataclass(frozen=True, slots=True)
-class CallTags:
-    """The tags of the elements: six different `<…>`, without a digit, space or `=` after the `<`."""
-
-    reasoning: tuple[str, str] = ("<reasoning>", "</reasoning>")
-    """Around the reasoning."""
-    call: tuple[str, str] = ("<tool_call>", "</tool_call>")
-    """Around each call."""
-    response: tuple[str, str] = ("<tool_response>", "</tool_response>")
-    """Around each response."""
-
-    def __post_init__(self) -> None:
-        wrong = next((tag for tag in self.all if not _TAG.fullmatch(tag)), None)
-        if wrong is not None:
-            raise UserError(f"{wrong!r} is not a tag: write it as <name> or </name>")
-        if len(set(self.all)) < len(self.all):
-            raise UserError(f"two of the tags are equal: {' '.join(self.all)}")
-
-    @property
-    def all(self) -> tuple[str, ...]:
-        """All six."""
-        return (*self.reasoning, *self.call, *self.response)
-
-
-TAGS = CallTags()
+REASONING_TAGS = ("<reasoning>", "</reasoning>")
+"""Tags around the reasoning."""
+CALL_TAGS = ("<tool_call>", "</tool_call>")
+"""Tags around each call."""
+RESPONSE_TAGS = ("<tool_response>", "</tool_response>")
+"""Tags around each response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +122,15 @@ class _Element(NamedTuple):
     """Whether it has a closing tag."""
 
 
-def read_reply(text: str, tags: CallTags = TAGS) -> ManagerReply:
+def read_reply(text: str) -> ManagerReply:
     """Parse the reasoning and the calls of any text, in linear time. Never raises."""
-    elements, outside = _elements(_reply(text, tags), tags)
-    thoughts = [element.body.strip() for element in elements if element.tag == tags.reasoning[0]]
-    calls = tuple(_judge(element, tags) for element in elements if element.tag == tags.call[0]) or _bare_calls(outside)
+    elements, outside = _elements(text.rpartition(THOUGHT)[2])
+    thoughts = [element.body.strip() for element in elements if element.tag == REASONING_TAGS[0]]
+    calls = tuple(_judge(element) for element in elements if element.tag == CALL_TAGS[0]) or _bare_calls(outside)
     well_formed = (
         not outside.strip()
         and len(thoughts) == 1
-        and elements[0].tag == tags.reasoning[0]
+        and elements[0].tag == REASONING_TAGS[0]
         and bool(calls)
         and all(isinstance(call, ToolCall) for call in calls)
     )
@@ -176,27 +154,27 @@ def _bare_calls(text: str) -> tuple[ToolCall, ...]:
     return tuple(calls)
 
 
-def read_call(text: str, tags: CallTags = TAGS) -> ToolCall | BadCall:
+def read_call(text: str) -> ToolCall | BadCall:
     """Parse the JSON of a call, as it stands between two tags. Never raises."""
-    return _judge(_Element(tags.call[0], text, closed=True), tags)
+    return _judge(_Element(CALL_TAGS[0], text, closed=True))
 
 
-def render_reply(reasoning: str | None, calls: Iterable[ToolCall], tags: CallTags = TAGS) -> str:
+def render_reply(reasoning: str | None, calls: Iterable[ToolCall]) -> str:
     """The text of a reply. A closing tag or `</think>` within the reasoning is written with `&lt;` for its `<`."""
-    opening, closing = tags.reasoning
+    opening, closing = REASONING_TAGS
     thoughts = reasoning or ""
     for tag in (closing, THOUGHT):
         thoughts = thoughts.replace(tag, "&lt;" + tag[1:])
     element = "" if reasoning is None else f"{opening}\n{thoughts}\n{closing}\n"
-    return element + "".join(render_call(call, tags) for call in calls)
+    return element + "".join(map(render_call, calls))
 
 
-def render_call(call: ToolCall, tags: CallTags = TAGS) -> str:
+def render_call(call: ToolCall) -> str:
     """The text of a call; parsing gives the same call."""
     text = dump({"name": call.name, "arguments": call.arguments})
-    for tag in (*tags.all, THOUGHT):
+    for tag in (*REASONING_TAGS, *CALL_TAGS, *RESPONSE_TAGS, THOUGHT):
         text = text.replace(tag, escaped("<") + tag[1:])
-    return _wrap(text, tags.call)
+    return _wrap(text, CALL_TAGS)
 
 
 def cut_middle(text: str, characters: int) -> str:
@@ -210,43 +188,41 @@ def cut_middle(text: str, characters: int) -> str:
     return f"{text[:half]}{CUT}{text[len(text) - half :]}"
 
 
-def render_responses(responses: Iterable[Response], tags: CallTags = TAGS) -> str:
+def render_responses(responses: Iterable[Response]) -> str:
     """The text of responses for the manager. A value can neither close its element nor look like a tag."""
     texts = [_TAG_LIKE.sub(lambda _: escaped("<"), dump(_fields(response))) for response in responses]
-    return "".join(_wrap(text, tags.response) for text in texts)
+    return "".join(_wrap(text, RESPONSE_TAGS) for text in texts)
 
 
-def read_responses(text: str, tags: CallTags = TAGS) -> tuple[Response, ...]:
+def read_responses(text: str) -> tuple[Response, ...]:
     """Parse responses that `render_responses` wrote; any other text is ignored."""
-    opening, closing = tags.response
+    opening, closing = RESPONSE_TAGS
     bodies = [piece.partition(closing) for piece in text.split(opening)[1:]]
     found = [_response(body) for body, closed, _ in bodies if closed]
     return tuple(response for response in found if response is not None)
 
 
-def _reply(text: str, tags: CallTags) -> str:
-    """The text after the last `</think>`; the whole text if that is one of the tags."""
-    return text if THOUGHT in tags.all else text.rpartition(THOUGHT)[2]
+_CLOSINGS = dict((REASONING_TAGS, CALL_TAGS))
+_MARKS = re.compile("|".join(map(re.escape, (*REASONING_TAGS, *CALL_TAGS, THINK))))
 
 
-def _elements(text: str, tags: CallTags) -> tuple[list[_Element], str]:
+def _elements(text: str) -> tuple[list[_Element], str]:
     """The elements in order, and the text outside of them. Reasoning without a closing tag is outside."""
     elements: list[_Element] = []
     outside: list[str] = []
-    closings = dict((tags.reasoning, tags.call))
-    last_thought = text.rfind(tags.reasoning[1])
+    last_thought = text.rfind(REASONING_TAGS[1])
     begin, end, nested = None, 0, False
-    for mark in _marks(tags).finditer(text):
+    for mark in _MARKS.finditer(text):
         if begin is None:
-            if mark[0] == THINK and THINK not in tags.all:
+            if mark[0] == THINK:
                 break  # new or unfinished thinking
-            if mark[0] == tags.call[0] or (mark[0] == tags.reasoning[0] and mark.start() < last_thought):
+            if mark[0] == CALL_TAGS[0] or (mark[0] == REASONING_TAGS[0] and mark.start() < last_thought):
                 outside.append(text[end : mark.start()])
                 begin, nested = mark, False
-        elif mark[0] == closings[begin[0]]:
+        elif mark[0] == _CLOSINGS[begin[0]]:
             elements.append(_Element(begin[0], text[begin.end() : mark.start()], closed=True))
             begin, end = None, mark.end()
-        elif mark[0] == begin[0] == tags.call[0] and not nested:
+        elif mark[0] == begin[0] == CALL_TAGS[0] and not nested:
             nested = True  # only the first is tried: trying each would take quadratic time
             body = text[begin.end() : mark.start()]
             if _is_json(body):
@@ -257,11 +233,6 @@ def _elements(text: str, tags: CallTags) -> tuple[list[_Element], str]:
     return [*elements, _Element(begin[0], text[begin.end() :], closed=False)], "".join(outside)
 
 
-@cache
-def _marks(tags: CallTags) -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, (*tags.reasoning, *tags.call, THINK))))
-
-
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
@@ -270,16 +241,16 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _judge(element: _Element, tags: CallTags) -> ToolCall | BadCall:
+def _judge(element: _Element) -> ToolCall | BadCall:
     """Parse a call."""
     text = element.body.strip()
     try:
         if not element.closed:
-            raise ValueError(f"the call is not closed: write {tags.call[1]} after its JSON object")
+            raise ValueError(f"the call is not closed: write {CALL_TAGS[1]} after its JSON object")
         return _call(parse(text))
     except ValueError as error:
-        nested = f"; close a call before the next {tags.call[0]}, and write a tag's < inside a string as \\u003c"
-        problem = str(error) + (nested if tags.call[0] in text else "")
+        nested = f"; close a call before the next {CALL_TAGS[0]}, and write a tag's < inside a string as \\u003c"
+        problem = str(error) + (nested if CALL_TAGS[0] in text else "")
     named = _NAME.match(text)
     return BadCall(text, problem, named[1] if named else None)
 

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 from orgthink.grammar.toolcall import (
     FINAL,
-    TAGS,
+    RESPONSE_TAGS,
     BadCall,
     CallStatus,
-    CallTags,
     ManagerReply,
     Response,
     ToolCall,
@@ -54,13 +53,13 @@ def managed(episode: Episode) -> bool:
     return episode.root.role == MANAGER
 
 
-def rounds(episode: Episode, tags: CallTags = TAGS) -> tuple[Round, ...]:
+def rounds(episode: Episode) -> tuple[Round, ...]:
     """Rounds 1 … T, in order; none without a manager."""
     found: list[Round] = []
     for reply, response in _turns(episode.root) if managed(episode) else ():
-        over = tags.response[0] not in response
+        over = RESPONSE_TAGS[0] not in response
         if reply or not over:
-            found.append(Round(read_reply(reply, tags), read_responses(response, tags)))
+            found.append(Round(read_reply(reply), read_responses(response)))
         if over or found[-1].ends:
             break
     return tuple(found)
@@ -79,9 +78,9 @@ def _turns(manager: Trace) -> Iterator[tuple[str, str]]:
         yield "".join(reply), ""
 
 
-def calls(episode: Episode, tags: CallTags = TAGS) -> tuple[ToolCall | BadCall, ...]:
+def calls(episode: Episode) -> tuple[ToolCall | BadCall, ...]:
     """All calls that the manager wrote, in order, also refused and invalid ones."""
-    return tuple(call for one in rounds(episode, tags) for call in one.reply.calls)
+    return tuple(call for one in rounds(episode) for call in one.reply.calls)
 
 
 def executed(episode: Episode) -> list[Trace]:
@@ -109,25 +108,25 @@ def models(episode: Episode) -> Counter[str]:
     return Counter(agent.model for agent in executed(episode) if agent.model is not None)
 
 
-def statuses(episode: Episode, tags: CallTags = TAGS) -> Counter[CallStatus]:
+def statuses(episode: Episode) -> Counter[CallStatus]:
     """Statuses of all calls, refused ones included."""
-    return Counter(response.status for one in rounds(episode, tags) for response in one.responses)
+    return Counter(response.status for one in rounds(episode) for response in one.responses)
 
 
-def calls_per_round(episode: Episode, tags: CallTags = TAGS) -> float | None:
+def calls_per_round(episode: Episode) -> float | None:
     """Executed calls a round; `None` without rounds. The final round counts, with its `final_answer` as one call."""
-    every = rounds(episode, tags)
+    every = rounds(episode)
     made = len(executed(episode)) + any(one.ends for one in every)
     return made / len(every) if every else None
 
 
-def requested_per_round(episode: Episode, tags: CallTags = TAGS) -> float | None:
+def requested_per_round(episode: Episode) -> float | None:
     """1/T Σ n_t (Eq. 14); `None` without rounds.
 
     A refused call is one of the n_t: it has ν = 0, and PARSE_ERR is the response to it (Eq. 4 to 6). An action is
     either calls or `final_answer` (Eq. 3), so a round with `final_answer` has one, whatever else it calls.
     """
-    every = rounds(episode, tags)
+    every = rounds(episode)
     requested = sum(1 if one.ends else len(one.reply.calls) for one in every)
     return requested / len(every) if every else None
 
@@ -150,7 +149,7 @@ def trajectory_tokens(episode: Episode) -> int:
     return sum(span.tokens for span in episode.root.spans)
 
 
-def recovered(episode: Episode, tags: CallTags = TAGS) -> bool:
+def recovered(episode: Episode) -> bool:
     """Whether a call failed, the manager went on for another round, and the answer is all correct; no if ungraded."""
-    failed = any(r.status is not CallStatus.OK for one in rounds(episode, tags)[:-1] for r in one.responses)
+    failed = any(r.status is not CallStatus.OK for one in rounds(episode)[:-1] for r in one.responses)
     return failed and episode.grade is not None and episode.grade.all_correct

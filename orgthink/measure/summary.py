@@ -6,11 +6,10 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
-from functools import partial
 from math import isfinite
 from typing import Any
 
-from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
+from orgthink.grammar.toolcall import CallStatus
 from orgthink.measure.accuracy import (
     all_correct,
     at_least,
@@ -54,13 +53,13 @@ QUANTITIES: dict[str, Measure] = {
 }
 """Measures of every organization."""
 
-OF_MANAGERS: dict[str, Callable[[Episode, CallTags], float | None]] = {
-    "rounds": lambda episode, tags: len(rounds(episode, tags)),
+OF_MANAGERS: dict[str, Measure] = {
+    "rounds": lambda episode: len(rounds(episode)),
     "calls_per_round": calls_per_round,
-    "calls": lambda episode, tags: len(calls(episode, tags)),
-    "manager_tokens": lambda episode, tags: trajectory_tokens(episode),
+    "calls": lambda episode: len(calls(episode)),
+    "manager_tokens": trajectory_tokens,
 }
-"""Measures of organizations whose manager calls tools in rounds, by the tags of its calls."""
+"""Measures of organizations whose manager calls tools in rounds."""
 
 
 def surviving_measures(measures: Mapping[str, Measure]) -> dict[str, Measure]:
@@ -92,7 +91,6 @@ def summarise(
     episodes: Iterable[Episode],
     own: Mapping[str, Mapping[str, Measure]] | None = None,
     prices: Prices | None = None,
-    tags: Mapping[str, CallTags] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Organization → measure → `{mean, low, high, n}`, as JSON values; organizations in order of their first episodes.
 
@@ -105,8 +103,7 @@ def summarise(
     - With a solver: `solver_correct`. With a known cost: `cost_units`.
     - `forked` is the share of episodes in which a model forked. With several tasks: `by_task` has accuracy, critical
       path and forks of each, by its name.
-    - With a manager: `OF_MANAGERS`, and the share of calls by tool, by model and by status. `tags` has the tags of its
-      calls by the label of the organization, where they are not the default.
+    - With a manager: `OF_MANAGERS`, and the share of calls by tool, by model and by status.
     - `own` has further measures by the label of the organization; their means are in `measures`.
     - With `prices`: `dollars` of an episode, their sum `dollars_total`, and the part of that which our own counts
       estimate, `dollars_estimated`.
@@ -114,10 +111,7 @@ def summarise(
     by_organization: defaultdict[str, list[Episode]] = defaultdict(list)
     for episode in episodes:
         by_organization[episode.organization].append(episode)
-    return {
-        name: _summary(attempts, (own or {}).get(name, {}), prices, (tags or {}).get(name, TAGS))
-        for name, attempts in by_organization.items()
-    }
+    return {name: _summary(attempts, (own or {}).get(name, {}), prices) for name, attempts in by_organization.items()}
 
 
 def compare(first: Iterable[Episode], second: Iterable[Episode], measure: Measure = all_correct) -> Estimate:
@@ -131,9 +125,7 @@ def solver_correct(episode: Episode) -> bool | None:
     return None if grade is None else grade.all_correct
 
 
-def _summary(
-    episodes: Sequence[Episode], own: Mapping[str, Measure], prices: Prices | None, tags: CallTags
-) -> dict[str, Any]:
+def _summary(episodes: Sequence[Episode], own: Mapping[str, Measure], prices: Prices | None) -> dict[str, Any]:
     def share(measure: Measure) -> dict[str, Any]:
         return asdict(proportion(_values(episodes, measure)))
 
@@ -150,7 +142,7 @@ def _summary(
         **{name: _mean(episodes, measure) for name, measure in QUANTITIES.items()},
         **({"cost_units": _mean(episodes, cost)} if any(cost(episode) is not None for episode in episodes) else {}),
         **(_paid(episodes, prices) if prices else {}),
-        **(_orchestration(episodes, tags) if any(map(managed, episodes)) else {}),
+        **(_orchestration(episodes) if any(map(managed, episodes)) else {}),
         **({"measures": {name: _mean(episodes, measure) for name, measure in own.items()}} if own else {}),
         "forked": share(forked),
         **_by_task(episodes),
@@ -205,14 +197,14 @@ def _paid(episodes: Sequence[Episode], prices: Prices) -> dict[str, Any]:
     }
 
 
-def _orchestration(episodes: Sequence[Episode], tags: CallTags) -> dict[str, Any]:
+def _orchestration(episodes: Sequence[Episode]) -> dict[str, Any]:
     """Measures of managers. A share is computed over the calls of each problem, and all problems have equal weight."""
     led = [episode for episode in episodes if managed(episode)]
     return {
-        **{name: _mean(led, lambda one, m=measure: m(one, tags)) for name, measure in OF_MANAGERS.items()},
+        **{name: _mean(led, measure) for name, measure in OF_MANAGERS.items()},
         "tool_shares": _shares(led, tools),
         "model_shares": _shares(led, models),
-        "call_statuses": _shares(led, partial(statuses, tags=tags), CallStatus),
+        "call_statuses": _shares(led, statuses, CallStatus),
     }
 
 

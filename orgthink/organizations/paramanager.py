@@ -18,9 +18,7 @@ from typing import ClassVar, Literal
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.toolcall import (
     FINAL,
-    TAGS,
     CallStatus,
-    CallTags,
     Response,
     ToolCall,
     cut_middle,
@@ -101,8 +99,6 @@ class ParaManager(Organization):
     the manager writes it. One turn, a unit of cost, and a fork for a summarizer are reserved as well. 0: no reserve."""
     faults: Faults = field(default_factory=Faults)
     """Calls that are made to fail."""
-    tags: CallTags = TAGS
-    """Spelling of calls and responses. With another one the manager calls no tools natively."""
     name: str = "paramanager"
 
     template: ClassVar[str] = "manager"
@@ -199,8 +195,8 @@ class _Work:
         self.settings, self.problem, self.session = settings, problem, session
         self.models = settings.known(problem)
         self.descriptions = described(tools)
-        self.native = settings.tags == TAGS and session.native_calls("manager")
-        """Whether the engine offers the tools itself; it returns native calls with the default tags."""
+        self.native = session.native_calls("manager")
+        """Whether the engine offers the tools itself."""
         self.history: list[str] = []
         """Every round so far: the manager's reply, and what came back."""
         self.found: list[str] = []
@@ -271,7 +267,7 @@ class _Work:
             self.history.append(text)
             if self.manager.stop is StopReason.BUDGET:
                 break
-            reply = read_reply(text, self.settings.tags)
+            reply = read_reply(text)
             if any(isinstance(call, ToolCall) and call.name == FINAL for call in reply.calls):
                 break
             if not reply.calls and self.manager.stop is StopReason.DONE:
@@ -288,7 +284,7 @@ class _Work:
         if not responses:
             return
         self.found += [response.value for response in responses if response.status is CallStatus.OK]
-        responses_text = render_responses(responses, self.settings.tags)
+        responses_text = render_responses(responses)
         self.history.append(responses_text)
         self.manager.tell(
             responses_text + prompt(self.settings.prompts, "rounds", self.problem, rounds=self.left)[0].content

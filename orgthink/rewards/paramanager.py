@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
-from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.measure.orchestration import (
     MANAGER,
     calls_per_round,
@@ -86,8 +85,6 @@ class ParaManagerReward(EpisodeReward):
     """L_tar in tokens of the manager's context; twice as many earn nothing."""
     cost_target: float = 8.0
     """C_tar in cost units; twice as many earn nothing."""
-    tags: CallTags = TAGS
-    """Tags of the manager's calls."""
 
     def __post_init__(self) -> None:
         require_at_least(0, self, "task", "format", "diversity", "efficiency")
@@ -106,13 +103,13 @@ class ParaManagerReward(EpisodeReward):
         spent = cost(episode)
         if spent is None:
             raise ValueError(f"call costs of episode {episode.id} are missing, so it has no reward")
-        replies = [one.reply for one in rounds(episode, self.tags)]
+        replies = [one.reply for one in rounds(episode)]
         per_round = requested_per_round if self.count == "requested" else calls_per_round
         earned = ParaManagerScore(
             total=0.0,
             task=float(episode.grade.all_correct),
             format=fmean(reply.well_formed for reply in replies) if replies else 0.0,
-            parallel=float((per_round(episode, self.tags) or 0.0) >= self.theta_par),
+            parallel=float((per_round(episode) or 0.0) >= self.theta_par),
             tools=float(unique_tools(episode) >= self.theta_tool),
             length=_within(trajectory_tokens(episode), self.length_target),
             cost=_within(spent, self.cost_target),
@@ -123,12 +120,6 @@ class ParaManagerReward(EpisodeReward):
         if MANAGER not in getattr(organization, "roles", ()):
             name = getattr(organization, "name", type(organization).__name__)
             raise UserError(f"the reward is of what a manager does, and {name} has none: choose another reward.kind")
-        tags: CallTags = getattr(organization, "tags", TAGS)
-        if tags != self.tags:
-            raise UserError(
-                f"the reward reads calls in {' '.join(self.tags.all)}, and the manager writes them in "
-                f"{' '.join(tags.all)}: give both the same tags"
-            )
 
     def _total(self, earned: ParaManagerScore) -> float:
         """R (Eq. 10), weighted and gated."""

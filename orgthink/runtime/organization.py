@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.record.episode import Episode, Problem
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
@@ -55,11 +54,6 @@ class Organization:
     def identical_agents(self, capacity: int) -> Mapping[str, int]:
         """Number of agents with the same prompt whose answers are compared, by role."""
         return {}
-
-    @property
-    def tags(self) -> CallTags:
-        """Spelling of its tool calls and of their responses."""
-        return TAGS
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         """Work on the problem and return the answer, or `None` without one."""

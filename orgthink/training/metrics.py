@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.orchestration import (
@@ -38,10 +37,10 @@ STRUCTURE = {
 """Formats of the metrics of managers and of latency, which come last."""
 
 
-def rollout_metrics(episodes: Sequence[Episode], rewards: Mapping[str, Score], tags: CallTags = TAGS) -> dict[str, Any]:
+def rollout_metrics(episodes: Sequence[Episode], rewards: Mapping[str, Score]) -> dict[str, Any]:
     """Means over episodes. `rewards` are by episode id.
 
-    If a manager led some of the episodes, its metrics are added; `tags` are the tags of its calls.
+    If a manager led some of the episodes, its metrics are added.
     """
     faults = [{fault.kind for fault in episode.format_faults} for episode in episodes]
     parts = [reward.parts() for reward in rewards.values()]
@@ -56,7 +55,7 @@ def rollout_metrics(episodes: Sequence[Episode], rewards: Mapping[str, Score], t
         "critical_path_steps": mean(map(critical_path, episodes)),
         "forks": mean(map(forks, episodes)),
         "sampled_tokens": mean(map(sampled_tokens, episodes)),
-        **(_orchestration(led, tags) if led else {}),
+        **(_orchestration(led) if led else {}),
     }
 
 
@@ -65,7 +64,7 @@ def means(episodes: Sequence[Episode], measures: Mapping[str, Measure]) -> dict[
     return {name: mean(map(measure, episodes)) for name, measure in measures.items()}
 
 
-def _orchestration(episodes: Sequence[Episode], tags: CallTags) -> dict[str, Any]:
+def _orchestration(episodes: Sequence[Episode]) -> dict[str, Any]:
     """Metrics of managers. The shares are shares of all their calls."""
 
     def shares(count: Callable[[Episode], Counter[Any]]) -> dict[str, float]:
@@ -73,14 +72,14 @@ def _orchestration(episodes: Sequence[Episode], tags: CallTags) -> dict[str, Any
         return {str(name): number / counted.total() for name, number in sorted(counted.items())}
 
     return {
-        "rounds": mean(len(rounds(episode, tags)) for episode in episodes),
-        "calls_per_round": mean(calls_per_round(episode, tags) for episode in episodes),
+        "rounds": mean(len(rounds(episode)) for episode in episodes),
+        "calls_per_round": mean(map(calls_per_round, episodes)),
         "unique_tools": mean(map(unique_tools, episodes)),
         "cost_units": mean(map(cost, episodes)),
         "context_tokens": mean(map(trajectory_tokens, episodes)),
         "tool_shares": shares(tools),
         "model_shares": shares(models),
-        "status_shares": shares(lambda episode: statuses(episode, tags)),
+        "status_shares": shares(statuses),
     }
 
 

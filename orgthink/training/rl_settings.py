@@ -72,13 +72,12 @@ class RlSettings(Optimization):
 
     def measure(self, episodes: Sequence[Episode], rewards: Mapping[str, Score] | None = None) -> dict[str, Any]:
         """The metrics of a step. `rewards` are known by the episodes' ids, or computed."""
-        organization = self.rollout.made
         if rewards is None:
             failed = {episode.problem.id for episode in episodes if engine_failed(episode)}
             episodes = [episode for episode in episodes if episode.problem.id not in failed]
             rewards = {episode.id: score_of(self.reward, episode) for episode in episodes}
-        found = rollout_metrics(episodes, rewards, organization.tags)
-        return found | means(episodes, surviving_measures(organization.measures))
+        own = surviving_measures(self.rollout.made.measures)
+        return rollout_metrics(episodes, rewards) | means(episodes, own)
 
     def bounds(self) -> dict[str, int | None]:
         """The bound of tokens is `None` if no budget limits the turns."""

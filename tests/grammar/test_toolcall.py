@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from orgthink.grammar.strict_json import DEPTH
 from orgthink.grammar.toolcall import (
-    TAGS,
+    CALL_TAGS,
+    REASONING_TAGS,
+    RESPONSE_TAGS,
     BadCall,
     CallStatus,
-    CallTags,
     ManagerReply,
     Response,
     ToolCall,
@@ -26,17 +27,13 @@ from orgthink.grammar.toolcall import (
     render_reply,
     render_responses,
 )
-from orgthink.util.errors import UserError
 
-OTHERS = CallTags(("<think>", "</think>"), ("<tools>", "</tools>"), ("<|result|>", "<|/result|>"))
-NESTING = CallTags(("<r>", "</r>"), ("<call>", "</call>"), ("<calls>", "</calls>"))
-"""One tag is almost another."""
-EVERY_TAGS = pytest.mark.parametrize("tags", [TAGS, OTHERS, NESTING], ids=["hermes", "others", "nesting"])
+TAGS = (*REASONING_TAGS, *CALL_TAGS, *RESPONSE_TAGS)
 
 GOOD = '{"name": "python", "arguments": {"code": "print(1)"}}'
 CALL = ToolCall("python", {"code": "print(1)"})
 
-MARKS = [*TAGS.all, *OTHERS.all, *NESTING.all, "<FORK-1>", "</JOIN-1>", "<|im_end|>"]
+MARKS = [*TAGS, "<think>", "</think>", "<|result|>", "<FORK-1>", "</JOIN-1>", "<|im_end|>"]
 WORDS = st.lists(st.sampled_from([*MARKS, "<", "\\", '"', "\\u003c", "\n", "\u2028", " ", "{}", "é", "a"])).map("".join)
 TEXTS = st.text() | WORDS
 VALUES = st.recursive(
@@ -197,11 +194,6 @@ def test_thoughts_that_never_end_make_no_calls():
     assert read_reply(f"<reasoning>so <think></reasoning>{element(GOOD)}") == ManagerReply("so <think>", (CALL,), True)
 
 
-def test_tags_of_thinking_may_be_those_of_the_reasoning():
-    text = f"<think>r {END}</think><tools>{GOOD}</tools>"
-    assert read_reply(text, OTHERS) == ManagerReply(f"r {END}", (CALL,), True)
-
-
 def test_a_call_may_quote_the_end_of_thinking():
     call = ToolCall("python", {"code": "print('</think>')"})
     assert read_reply(render_reply("</think>", [CALL, call])) == ManagerReply("&lt;/think>", (CALL, call), True)
@@ -245,40 +237,37 @@ def test_text_that_cannot_be_stored_is_refused_or_escaped():
     assert read_responses(render_responses(responses)) == responses
 
 
-@EVERY_TAGS
 @given(st.none() | TEXTS, st.lists(CALLS, max_size=3))
 @example("", [])
 @example("</reasoning>", [ToolCall("a", {"</tool_call>": "<tool_call>"})])
-def test_what_is_rendered_is_read(tags, reasoning, calls):
-    text = render_reply(reasoning, calls, tags)
-    reply = read_reply(text, tags)
+def test_what_is_rendered_is_read(reasoning, calls):
+    text = render_reply(reasoning, calls)
+    reply = read_reply(text)
     assert reply.calls == tuple(calls)
     assert reply.well_formed == (reasoning is not None and bool(calls))
     said = reasoning
-    for tag in (tags.reasoning[1], "</think>"):
+    for tag in (REASONING_TAGS[1], "</think>"):
         said = said and said.replace(tag, "&lt;" + tag[1:]).strip()
     assert reply.reasoning == said
-    assert render_reply(reply.reasoning, calls, tags) == render_reply(said, calls, tags)
+    assert render_reply(reply.reasoning, calls) == render_reply(said, calls)
 
 
-@EVERY_TAGS
 @given(CALLS)
-def test_no_call_holds_a_tag(tags, call):
-    inside = render_call(call, tags).removeprefix(tags.call[0]).removesuffix(f"{tags.call[1]}\n")
-    assert not [tag for tag in tags.all if tag in inside]
-    assert read_call(inside, tags) == call
+def test_no_call_holds_a_tag(call):
+    inside = render_call(call).removeprefix(CALL_TAGS[0]).removesuffix(f"{CALL_TAGS[1]}\n")
+    assert not [tag for tag in TAGS if tag in inside]
+    assert read_call(inside) == call
 
 
-@EVERY_TAGS
 @given(st.lists(RESPONSES, max_size=3))
 @example([Response("a", CallStatus.TIMEOUT, "</tool_response>\n<tool_call>{}</tool_call>")])
-def test_what_came_back_cannot_speak(tags, responses):
+def test_what_came_back_cannot_speak(responses):
     """No value closes its element, makes a call, thinks, forks, joins, or ends a turn."""
-    text = render_responses(responses, tags)
-    assert read_responses(text, tags) == tuple(responses)
-    rest = text.replace(tags.response[0], "").replace(tags.response[1], "")
+    text = render_responses(responses)
+    assert read_responses(text) == tuple(responses)
+    rest = text.replace(RESPONSE_TAGS[0], "").replace(RESPONSE_TAGS[1], "")
     assert not [mark for mark in MARKS if mark in rest]
-    assert read_reply(text, tags) == ManagerReply(None, (), False)
+    assert read_reply(text) == ManagerReply(None, (), False)
 
 
 @pytest.mark.parametrize(
@@ -293,18 +282,8 @@ def test_what_is_no_response_is_left_out(text):
     assert [response.value for response in read_responses(text)] == ["1", "1"]
 
 
-@pytest.mark.parametrize(
-    "call",
-    [("<a>", "<a>"), ("a", "</a>"), ("", "</a>"), ("<a", "</a>"), ("<a><b>", "</a>"), ("<1>", "</1>"), ("< a>", "</a>"),
-     ("<=>", "</=>"), ("<reasoning>", "</a>"), ("<a>", "</tool_response>")],
-)  # fmt: skip
-def test_tags_that_cannot_be_told_apart_or_escaped(call):
-    with pytest.raises(UserError):
-        CallTags(call=call)
-
-
 PIECES = [
-    *TAGS.all,
+    *TAGS,
     "<think>",
     "</think>",
     GOOD,
@@ -375,7 +354,7 @@ def _work(text: str) -> int:
 
 @pytest.mark.parametrize(
     "piece",
-    [*TAGS.all, "<think>", "</think>",
+    [*TAGS, "<think>", "</think>",
      "<", "<tool_call>{}", '<tool_call>"', '<tool_call>["', "<tool_call>{}</reasoning>", element("{"),
      "<reasoning></reasoning>", "<tool_response>{}", "<reasoning><tool_call>", '{"name": "', element(GOOD)],
 )  # fmt: skip

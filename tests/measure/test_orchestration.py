@@ -23,7 +23,7 @@ from manager_episodes import (
     tool,
 )
 
-from orgthink.grammar.toolcall import BadCall, CallStatus, CallTags, Response, ToolCall, render_reply, render_responses
+from orgthink.grammar.toolcall import BadCall, CallStatus, Response, ToolCall, render_reply, render_responses
 from orgthink.measure.orchestration import (
     calls,
     calls_per_round,
@@ -201,17 +201,6 @@ def test_a_manager_recovers_from_a_failure(made: Rounds, end: End, expected: boo
     assert recovered(episode_of(made, end)) is expected
     assert not recovered(episode_of(made, end, WRONG))
     assert not recovered(episode_of(made, end, None))
-
-
-def test_other_tags() -> None:
-    tags = CallTags(call=("<call>", "</call>"), response=("<back>", "</back>"))
-    told = injected(render_responses([Response("python", TIMEOUT, "")], tags))
-    spans = (sampled(render_reply("try", [PYTHON], tags)), told, sampled(render_reply("done", [FINAL], tags)))
-    episode = led(*spans, *TAIL, calls=[("1.1", tool("1.1", Call()))])
-    assert calls(episode, tags) == (PYTHON, FINAL)
-    assert statuses(episode, tags) == {TIMEOUT: 1}
-    assert (calls_per_round(episode, tags), recovered(episode, tags)) == (1, True)
-    assert calls(episode) == ()
 
 
 @given(random_rounds(), st.sampled_from(ENDS))

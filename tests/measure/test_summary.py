@@ -11,7 +11,7 @@ from manager_episodes import episode_of as managed_episode
 from random_episodes import Fork, Join, Think, episode_of
 from small import TASK_OF_SUMS
 
-from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
+from orgthink.grammar.toolcall import CallStatus
 from orgthink.measure.latency import critical_path
 from orgthink.measure.summary import compare, has_format_error, summarise, was_truncated
 from orgthink.record.episode import Episode, FormatError, FormatFault, Grade, Problem, StopReason
@@ -176,23 +176,6 @@ def test_what_managers_did_stands_beside_the_rest() -> None:
     lengths = [sum(span.tokens for span in episode.root.spans) for episode in MANAGED]
     assert ours["manager_tokens"]["mean"] == pytest.approx(sum(lengths) / 3)
     assert ours["rounds"]["low"] < 2 < ours["rounds"]["high"]
-
-
-def test_calls_are_read_in_the_tags_of_their_organization() -> None:
-    """As long as ours: tokens of texts without ids are estimated by their bytes."""
-    tags = CallTags(call=("<calls_for>", "</calls_for>"), response=("<results_of_it>", "</results_of_it>"))
-
-    def other(text: str) -> str:
-        for before, after in zip(TAGS.all, tags.all, strict=True):
-            text = text.replace(before, after)
-        return text
-
-    def spelled(episode: Episode) -> Episode:
-        spans = tuple(replace(span, text=other(span.text)) for span in episode.root.spans)
-        return replace(episode, traces=(replace(episode.root, spans=spans), *episode.traces[1:]))
-
-    ours = summarise(map(spelled, MANAGED), tags={"paramanager": tags})["paramanager"]
-    assert ours == summarise(MANAGED)["paramanager"] != summarise(map(spelled, MANAGED))["paramanager"]
 
 
 def test_shares_of_calls_are_of_each_problem_and_add_up_to_one() -> None:

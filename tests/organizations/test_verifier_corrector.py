@@ -12,7 +12,7 @@ from terse import TERSE, WHOLE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.evaluation.specs import OrganizationSpec
-from orgthink.grammar.toolcall import FINAL, TAGS, ToolCall, render_reply
+from orgthink.grammar.toolcall import FINAL, RESPONSE_TAGS, ToolCall, render_reply
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.verifier_corrector import VerifierCorrector, role_prompt
 from orgthink.record.episode import (
@@ -298,7 +298,7 @@ async def test_every_organization_tells_the_roles_of_its_agents(name: str):
         if text.startswith("verifier"):
             return " </think> correctness : wrong"
         if text.startswith("manager"):
-            names = [FINAL] if TAGS.response[0] in text else ROLES.values()
+            names = [FINAL] if RESPONSE_TAGS[0] in text else ROLES.values()
             return render_reply("", [ToolCall(name, {}) for name in dict.fromkeys(names)])
         if text.startswith("orchestrator"):  # a call a step
             return render_reply("", [ToolCall(next(calls, FINAL), {})])

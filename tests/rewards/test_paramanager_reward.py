@@ -26,7 +26,7 @@ from manager_episodes import (
     tool,
 )
 
-from orgthink.grammar.toolcall import CallStatus, CallTags, Response, ToolCall, render_reply, render_responses
+from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, render_reply, render_responses
 from orgthink.record.episode import Episode, Grade
 from orgthink.rewards.paramanager import ParaManagerReward, ParaManagerScore
 
@@ -193,14 +193,6 @@ def test_what_is_not_known_has_no_reward() -> None:
     with pytest.raises(ValueError, match="has no manager"):
         PAPER(replace(episode, traces=(replace(episode.root, role="organizer"),)))
     assert PAPER(episode_of([], "direct")).cost == 1
-
-
-def test_other_tags() -> None:
-    tags = CallTags(call=("<call>", "</call>"))
-    episode = led(sampled(render_reply("done", [FINAL], tags)))
-    ours, theirs = (replace(PAPER, theta_par=1.0, tags=own)(episode) for own in (tags, PAPER.tags))
-    assert (ours.format, ours.parallel) == (1, 1)
-    assert (theirs.format, theirs.parallel) == (0, 0)
 
 
 @pytest.mark.parametrize(

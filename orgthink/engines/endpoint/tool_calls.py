@@ -1,4 +1,4 @@
-"""Native tool calls of chat endpoints ↔ their text form with the default tags, which all other modules use."""
+"""Native tool calls of chat endpoints ↔ their text form in tags, which all other modules use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from typing import Any
 
 from orgthink.engines.engine import Tools
 from orgthink.grammar.actions import THOUGHT
-from orgthink.grammar.toolcall import TAGS, ToolCall, read_call, read_reply, read_responses, render_call
+from orgthink.grammar.toolcall import (
+    CALL_TAGS,
+    REASONING_TAGS,
+    RESPONSE_TAGS,
+    ToolCall,
+    read_call,
+    read_reply,
+    read_responses,
+    render_call,
+)
 from orgthink.record.episode import Message
 
 NOOP = {"name": "noop", "description": "Does nothing.", "parameters": {"type": "object", "properties": {}}}
@@ -77,9 +86,9 @@ def _text(call: _Call) -> str:
     read = read_call(text)
     if isinstance(read, ToolCall):
         return render_call(read)
-    for tag in (*TAGS.reasoning, *TAGS.call, THOUGHT):  # quoted tags must not be read as tags, even in an invalid call
+    for tag in (*REASONING_TAGS, *CALL_TAGS, THOUGHT):  # quoted tags must not be read as tags, even in an invalid call
         text = text.replace(tag, "\\u003c" + tag[1:])
-    return f"{TAGS.call[0]}\n{text}\n{TAGS.call[1]}\n"
+    return f"{CALL_TAGS[0]}\n{text}\n{CALL_TAGS[1]}\n"
 
 
 def messages(
@@ -110,8 +119,8 @@ def _exchange(reply: Message, responses: Message, before: int) -> list[dict[str,
     """Native messages of a reply with calls and of the turn with their responses; `None` for other turns."""
     if (reply.role, responses.role) != ("assistant", "user"):
         return None
-    bodies, thoughts = _cut(reply.content, TAGS.call)
-    values, rest = _cut(responses.content, TAGS.response)
+    bodies, thoughts = _cut(reply.content, CALL_TAGS)
+    values, rest = _cut(responses.content, RESPONSE_TAGS)
     calls = [call for call in map(read_call, bodies) if isinstance(call, ToolCall)]
     names = [response.name for response in read_responses(responses.content)]
     # The grammar decides: a call within the reasoning is not a call.

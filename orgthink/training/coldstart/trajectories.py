@@ -7,7 +7,7 @@ preferred. No tool may dominate the calls.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from orgthink.engines.engine import Context
 from orgthink.evaluation.specs import OrganizationSpec
-from orgthink.grammar.toolcall import TAGS, BadCall, CallTags
+from orgthink.grammar.toolcall import RESPONSE_TAGS, BadCall
 from orgthink.measure import orchestration
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.episode import Episode, Message, Origin, Span, Trace
@@ -77,12 +77,10 @@ def select(
     *,
     most: float = 0.5,
     unfit: Callable[[Episode], Exclusion | None] = lambda episode: None,
-    tags: Mapping[str, CallTags] | None = None,
 ) -> Selection:
     """Select at most one correct episode per problem. The result does not depend on the order of the episodes.
 
-    `unfit` returns a further reason to exclude an episode, or `None`. `tags` has the tags of the calls by the label of
-    the organization, where they are not the default. No tool makes more than the share `most` of all
+    `unfit` returns a further reason to exclude an episode, or `None`. No tool makes more than the share `most` of all
     selected calls; episodes with the largest share of the dominating tool are removed until that holds. A share that
     cannot hold (such as 0.5 with one tool) leaves only episodes without calls. ValueError unless `most` is in (0, 1].
     """
@@ -91,10 +89,9 @@ def select(
     left_out: Counter[Exclusion] = Counter()
     of_problem: defaultdict[str, list[_Candidate]] = defaultdict(list)
     for episode in episodes:
-        own = (tags or {}).get(episode.organization, TAGS)
-        reason = _fault(episode, own) or unfit(episode)
+        reason = _fault(episode) or unfit(episode)
         if reason is None:
-            rank = not orchestration.recovered(episode, own), len(episode.format_faults)
+            rank = not orchestration.recovered(episode), len(episode.format_faults)
             of_problem[episode.problem.id].append(_Candidate(*rank, episode.id, orchestration.tools(episode)))
         else:
             left_out[reason] += 1
@@ -105,7 +102,7 @@ def select(
     return Selection(tuple(sorted(candidate.id for candidate in selected)), +left_out)
 
 
-def _fault(episode: Episode, tags: CallTags) -> Exclusion | None:
+def _fault(episode: Episode) -> Exclusion | None:
     """The reason to exclude an episode, whatever the other episodes are; `None` without a reason."""
     if not orchestration.managed(episode):
         return Exclusion.UNMANAGED
@@ -113,7 +110,7 @@ def _fault(episode: Episode, tags: CallTags) -> Exclusion | None:
         return Exclusion.UNGRADED
     if not episode.grade.all_correct:
         return Exclusion.WRONG
-    rounds = orchestration.rounds(episode, tags)
+    rounds = orchestration.rounds(episode)
     if not rounds or not rounds[-1].ends:
         return Exclusion.UNENDED
     return Exclusion.MALFORMED if any(isinstance(call, BadCall) for call in rounds[-1].reply.calls) else None
@@ -148,26 +145,19 @@ def trajectory_rows(
     """
     with user_input():
         tokenizer = Tokenizer(model_folder)
-    end, tags = end_of_text(tokenizer, model_folder), tags_in(run)
+    end = end_of_text(tokenizer, model_folder)
 
     def spelled(episode: Episode) -> Row | None:
-        return manager_row(episode.root, tokenizer, end, tags.get(episode.organization, TAGS))
+        return manager_row(episode.root, tokenizer, end)
 
     with user_input():
         unfit = partial(_unfit, spelled=spelled, longest=longest)
-        selection = select(run.episodes(), most=most, unfit=unfit, tags=tags)
+        selection = select(run.episodes(), most=most, unfit=unfit)
     if not selection.ids:
         raise UserError(f"{run.path} holds nothing to learn from: {selection.summary}")
     selected = frozenset(selection.ids)
     rows = {episode.id: spelled(episode) for episode in run.episodes() if episode.id in selected}
     return [row for i in selection.ids if (row := rows[i]) is not None], selection
-
-
-def tags_in(run: RunFolder) -> dict[str, CallTags]:
-    """The tags of the calls by the label of the organization, where its settings name some. Nothing is imported."""
-    specs = organizations_in(run).items()
-    own = {label: spec.settings["tags"] for label, spec in specs if "tags" in spec.settings}
-    return {label: typed(CallTags, tags, run.path) for label, tags in own.items()}
 
 
 def organizations_in(run: RunFolder) -> dict[str, OrganizationSpec]:
@@ -181,7 +171,7 @@ def organizations_in(run: RunFolder) -> dict[str, OrganizationSpec]:
     return {}
 
 
-def manager_row(trace: Trace, tokenizer: Tokenizer, end: int, tags: CallTags = TAGS) -> Row | None:
+def manager_row(trace: Trace, tokenizer: Tokenizer, end: int) -> Row | None:
     """The training row of a manager's trace for the model with this tokenizer. The token `end` ends a reply.
 
     Token ids of this tokenizer are used unchanged. A trace of another model is encoded again from its text: the prompt
@@ -191,7 +181,7 @@ def manager_row(trace: Trace, tokenizer: Tokenizer, end: int, tags: CallTags = T
     if all(_own(span, tokenizer) for span in trace.spans):
         return row_of(trace)
     response = next((span.text for span in trace.spans if span.origin is Origin.INJECTED), "")
-    bare = response.startswith(tags.response[0])  # not a turn of a chat template
+    bare = response.startswith(RESPONSE_TAGS[0])  # not a turn of a chat template
     return row_of(_respelled(trace, tokenizer, end)) if bare else None
 
 

@@ -13,7 +13,7 @@ from functools import cache, partial
 from itertools import permutations, product
 
 from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
-from orgthink.grammar.toolcall import TAGS, ToolCall, read_reply, read_responses, render_reply
+from orgthink.grammar.toolcall import RESPONSE_TAGS, ToolCall, read_reply, read_responses, render_reply
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.episode import Message, Origin, Sampling, Span, Status
 from orgthink.runtime.agent import Result
@@ -83,7 +83,7 @@ def managing(tools: frozenset[str], calls: int) -> Reply:
         for span in context.spans[1:]:
             if span.origin is Origin.SAMPLED:
                 last = span.text
-            elif TAGS.response[0] in span.text:
+            elif RESPONSE_TAGS[0] in span.text:
                 rounds.append(_round(last, span.text))
             else:
                 ended = True  # the request for the final answer
