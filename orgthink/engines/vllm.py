@@ -49,6 +49,8 @@ _ALWAYS = {
     "async_scheduling": False,
     # vLLM reads and returns ids only; this module finds stop texts in their text.
     "skip_tokenizer_init": True,
+    # By default a folder without safetensors is read from pickled files, which can run code.
+    "load_format": "safetensors",
     "disable_log_stats": True,
     "use_tqdm_on_load": False,
 }

@@ -32,6 +32,7 @@ RECIPES: Registry[Job | type[Job]] = Registry(
         "policy": "orgthink.training.recipes.jobs:Policy",
         "marsrl": "orgthink.training.recipes.jobs:Mars",
         "asyncthink": "orgthink.training.recipes.any_model:ASYNCTHINK",
+        "asyncthink-cold-start": "orgthink.training.recipes.any_model:COLD_START",
         "verifier-corrector": "orgthink.training.recipes.any_model:VERIFIER_CORRECTOR",
         "paramanager": "orgthink.training.recipes.any_model:PARAMANAGER",
         "asyncthink-sft": "orgthink.training.recipes.papers:ASYNCTHINK_SFT",
