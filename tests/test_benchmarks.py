@@ -35,4 +35,4 @@ def test_all_is_every_group_that_the_environment_can_measure(monkeypatch: pytest
     assert {*measured, "vllm"} == {*MODULES}
     measured.clear()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    assert not list(rows("all")) and measured == ["vllm", "waiting", "aborts"]
+    assert not list(rows("all")) and measured == ["vllm", "smollm2", "waiting", "aborts"]

@@ -62,6 +62,16 @@ def test_a_recipe_on_verl_is_sized_as_verl_is_told():
             assert (plan.name, plan.setup.share, plan.setup.pack, plan.setup.held) == ("verl", share, context, held)
 
 
+def test_gradient_checkpointing_and_mixed_precision_are_sized():
+    def memory(*settings):
+        job = recipes.adjusted(recipes.RECIPES["asyncthink-qwen3-math-sft"], {}, settings)
+        return plans(job, config_of("qwen3-4b"), 1, "h100")[0].memory
+
+    mixed, single, again = memory(), memory("mixed_precision=false"), memory("gradient_checkpointing=true")
+    assert again.activations < 0.5 * mixed.activations < 0.5 * single.activations
+    assert again.weights == mixed.weights == single.weights
+
+
 def test_assumptions_reach_every_part():
     told = ["sampled=7", "share=0.25", "flops=0.125", "memory=96"]
     (*_, plan) = plans(recipes.RECIPES["asyncthink-qwen3-math"], config_of("qwen3-4b"), 2, "H100", told)
