@@ -173,7 +173,10 @@ def engine_spec(
         return EngineSpec(name)
     folder = _folder(rest, download=download)
     name = rest if shipped(rest) or is_hub_id(rest) else str(folder)
-    return EngineSpec(name if engine == "local" else f"{engine}:{name}", source=source_of(folder))
+    spec = EngineSpec(name if engine == "local" else f"{engine}:{name}", source=source_of(folder))
+    if engine != "local" and spec.preset_values.get("adapters"):
+        raise UserError(f"{folder} has adapters of roles: open it without {engine}:, or serve them and use --roles")
+    return spec
 
 
 def _split_engine(model: str) -> tuple[str, str]:

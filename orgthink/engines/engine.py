@@ -17,6 +17,7 @@ from orgthink.util.errors import EngineUnavailable as EngineUnavailable
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from orgthink.models.lora import Adapter
     from orgthink.models.tokenizer import Tokenizer
 
 GAMMA = 0x9E3779B97F4A7C15
@@ -124,6 +125,14 @@ class Engine:
         Chunks name the version that sampled them. Nothing computed with older weights is used afterwards: the contexts
         of open streams are read again. Raises ValueError if the weights do not fit.
         """
+        raise NotImplementedError
+
+    def for_role(self, role: str) -> Engine:
+        """The engine of a role's agents: this one, or the same with the adapter that the model has for the role."""
+        return self
+
+    async def update_adapters(self, adapters: Mapping[str, Adapter], version: str) -> None:
+        """Replace the adapters of roles; see `update_weights`."""
         raise NotImplementedError
 
     def forget(self) -> None:

@@ -106,6 +106,8 @@ class Preset:
     """Settings by organization."""
     roles: dict[str, Partner] = field(default_factory=dict)
     """Models of other roles, for organizations with these roles."""
+    adapters: dict[str, str] = field(default_factory=dict)
+    """Names of the adapters of roles, which lie in the folder `adapter`: see `models.adapters`."""
 
 
 def preset_of(spec: EngineSpec) -> Preset:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orgthink.models.hub import cache
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, user_input
 from orgthink.util.files import made, sha256
+from orgthink.util.settings import typed
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import show
+
+if TYPE_CHECKING:
+    from orgthink.models.lora import Adapter
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -46,6 +50,18 @@ def base_of(adapter: Path) -> str:
     if is_adapter(Path(base)):
         raise UserError(f"{adapter / CONFIG}: its base {base} is an adapter: merge that with PEFT")
     return base
+
+
+def adapters_in(folder: Path) -> dict[str, Adapter]:
+    """The adapters of a model folder by role, which `adapters` of its orgthink.json names. UserError for one that is
+    missing, damaged or not supported."""
+    from orgthink.models.lora import ADAPTER, Adapter, read_tensors
+
+    presets = folder / "orgthink.json"
+    named = json_object(presets).get("adapters", {}) if presets.is_file() else {}
+    places = {role: folder / ADAPTER / Path(name).name for role, name in typed(dict[str, str], named, presets).items()}
+    with user_input():
+        return {role: Adapter(_settings(one), read_tensors(one / WEIGHTS)) for role, one in places.items()}
 
 
 def merged(adapter: Path, base: Path) -> Path:

@@ -5,7 +5,7 @@ Query, key and value weights are fused, and gate and up; `weights.py` translates
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,16 @@ from torch import Tensor, nn
 
 from orgthink.models.config import DecoderConfig, UnknownArchitecture
 from orgthink.models.hub import name_of
-from orgthink.models.lora import ADAPTER, Lora, LoraSettings, read_adapter, write_adapter
+from orgthink.models.lora import (
+    ADAPTER,
+    Adapter,
+    Lora,
+    LoraSettings,
+    RoleAdapters,
+    matrices_of,
+    read_adapter,
+    write_adapter,
+)
 from orgthink.models.rotary import Rotary, rotate
 from orgthink.models.tree_attention import Rectangle, tree_attention
 from orgthink.models.weights import from_hf, parts_of, read_weights, to_hf
@@ -54,7 +63,8 @@ class Linear(nn.Linear):
 
     def __init__(self, width: int, rows: int, *, bias: bool) -> None:
         super().__init__(width, rows, bias=bias)
-        self.adapter: Lora | None = None
+        self.adapter: Callable[[Tensor, Tensor], Tensor] | None = None
+        """Changes the output in place, given the input."""
 
     def forward(self, input: Tensor) -> Tensor:
         output = super().forward(input)
@@ -121,6 +131,10 @@ class Decoder(nn.Module):
         self.head = None if config.tie_word_embeddings else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self._lora: LoraSettings | None = None
         self._base: Path | None = None
+        self.roles: tuple[str, ...] = ()
+        """Roles with an adapter of their own."""
+        self.adapters: dict[str, list[Lora]] = {}
+        """The adapters of all layers, by their folders in the model's folder."""
         self._rotary = Rotary(config.rope, config.head_dim, config.max_position_embeddings)
         local = config.sliding_rope
         self._sliding_rotary = Rotary(local, config.head_dim, config.max_position_embeddings) if local else self._rotary
@@ -215,47 +229,68 @@ class Decoder(nn.Module):
             raise ValueError(f"{folder}: its weights are not those of its config.json: {error}") from error
         return model
 
-    def add_adapter(self, lora: LoraSettings, seed: int, base: Path) -> None:
-        """Add an adapter to the model of the folder `base`: afterwards only the adapter's weights are trained.
-        ValueError for targets that the model does not have."""
-        self.requires_grad_(False)
-        generator, adapted = torch.Generator().manual_seed(seed), set[str]()
+    @property
+    def linears(self) -> Iterator[tuple[Linear, dict[str, int]]]:
+        """The linear layers that an adapter may change, with the Hugging Face names and output rows of their parts."""
         for i, layer in enumerate(self.layers):
             rows = [heads * layer.head_dim for heads in layer.heads]
             for name in ("qkv", "output", "gate_up", "down"):
                 linear: Linear = getattr(layer, name)
-                parts = parts_of(f"layers.{i}.{name}", linear.out_features, rows)
-                if not any(map(lora.adapts, parts)):
-                    continue
-                adapter = Lora(parts, linear.in_features, lora, generator)
-                adapted.update(part.rpartition(".")[2] for part in adapter.names)
-                linear.adapter = adapter.to(self.device)
+                yield linear, parts_of(f"layers.{i}.{name}", linear.out_features, rows)
+
+    def add_adapter(self, lora: LoraSettings, seed: int, base: Path, roles: Sequence[str] = ()) -> None:
+        """Add an adapter to the model of the folder `base`, or one for each role: afterwards only their weights are
+        trained. ValueError for targets that the model does not have."""
+        self.requires_grad_(False)
+        places = [f"{ADAPTER}/{role}" for role in roles] or [ADAPTER]
+        generators = [torch.Generator().manual_seed(seed) for _ in places]
+        self.roles, self.adapters, adapted = tuple(roles), {place: [] for place in places}, set[str]()
+        for linear, parts in self.linears:
+            if not any(map(lora.adapts, parts)):
+                continue
+            made = [Lora(parts, linear.in_features, lora, each).to(self.device) for each in generators]
+            for place, one in zip(places, made, strict=True):
+                self.adapters[place].append(one)
+            adapted.update(part.rpartition(".")[2] for part in made[0].names)
+            linear.adapter = RoleAdapters(dict(zip(roles, made, strict=True))) if roles else made[0]
         if missing := set(lora.targets) - adapted or ({"any layer"} if not adapted else set()):
             raise ValueError(f"lora.targets names {', '.join(sorted(missing))}, which has no place in the model")
         self._lora, self._base = lora, base
 
     @property
-    def _adapters(self) -> list[Lora]:
-        return [module for module in self.modules() if isinstance(module, Lora)]
+    def role_adapters(self) -> dict[str, Adapter]:
+        """The adapters of roles, for a sampler."""
+        assert self._lora is not None, "the model has no adapter"
+        each = zip(self.roles, self.adapters.values(), strict=True)
+        return {role: Adapter(self._lora, matrices_of(adapters)) for role, adapters in each}
+
+    def use(self, role: str) -> None:
+        """Compute with the adapter of a role from now on."""
+        for module in self.modules():
+            if isinstance(module, RoleAdapters):
+                module.used = role
 
     def save(self, folder: Path) -> None:
-        """Write the weights, and an adapter next to them, to a model folder."""
+        """Write the weights, and adapters next to them, to a model folder."""
         self.save_weights(folder)
         if self._lora is not None and self._base is not None:
-            write_adapter(folder / ADAPTER, self._adapters, self._lora, name_of(self._base))
+            for place, adapters in self.adapters.items():
+                write_adapter(folder / place, adapters, self._lora, name_of(self._base))
 
     def save_weights(self, folder: Path) -> None:
-        """Write the weights, with an adapter merged in."""
+        """Write the weights, with an adapter merged in, but not those of roles."""
         save_file(self.to_hf(), folder / "model.safetensors", metadata={"format": "pt"})
 
     def restore_adapter(self, folder: Path) -> None:
         """Load the weights of an adapter with the same layers and rank. ValueError for another one."""
-        read_adapter(folder, self._adapters)
+        (adapters,) = self.adapters.values()
+        read_adapter(folder, adapters)
 
     def restore(self, folder: Path) -> None:
-        """Load weights that `save` wrote, or only the adapter. ValueError for a model of another shape."""
+        """Load weights that `save` wrote, or only the adapters. ValueError for a model of another shape."""
         if self._lora is not None:
-            self.restore_adapter(folder / ADAPTER)
+            for place, adapters in self.adapters.items():
+                read_adapter(folder / place, adapters)
             return
         try:
             found = DecoderConfig.load(folder)
@@ -273,10 +308,10 @@ class Decoder(nn.Module):
 
     @torch.no_grad()
     def to_hf(self) -> dict[str, Tensor]:
-        """Weights under Hugging Face names, with an adapter merged in."""
+        """Weights under Hugging Face names, with an adapter merged in, but not those of roles."""
         rows, weights = [heads * self.config.head_dim for heads in self.layers[0].heads], self._own_weights
         for name, module in self.named_modules():
-            if isinstance(module, Linear) and module.adapter is not None:
+            if isinstance(module, Linear) and isinstance(module.adapter, Lora):
                 weight = weights[f"{name}.weight"]
                 weights[f"{name}.weight"] = weight + module.adapter.change().to(weight.dtype)
         return to_hf(weights, rows, gemma=self.config.is_gemma)

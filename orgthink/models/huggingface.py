@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
@@ -59,9 +59,11 @@ class HuggingFaceModel(nn.Module):
         self._source = source
         self._lora: LoraSettings | None = None
 
-    def add_adapter(self, lora: LoraSettings, seed: int, base: Path) -> None:
+    def add_adapter(self, lora: LoraSettings, seed: int, base: Path, roles: Sequence[str] = ()) -> None:
         """Add an adapter: afterwards only its weights are trained. ValueError for targets that the model does not
-        have."""
+        have, and for adapters of roles."""
+        if roles:
+            raise ValueError("transformers computes this architecture, with one adapter for all roles: adapters=one")
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             self._model, self._lora = _adapt(self._model, lora), lora

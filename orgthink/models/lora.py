@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -70,13 +70,8 @@ class Lora(nn.Module):
 
     def forward(self, x: Tensor, output: Tensor) -> Tensor:
         """The output with its change, given the input and the output [..., rows] of the layer, which is overwritten."""
-        return _Changed.apply(output, F.dropout(x, self.dropout), self.scale, self._spans, self.down, *self.up)
-
-    @property
-    def _spans(self) -> list[slice]:
-        """Output rows of each adapted part."""
-        last = dict(zip(self.parts, accumulate(self.parts.values()), strict=True))
-        return [slice(last[name] - self.parts[name], last[name]) for name in self.names]
+        spans = spans_of(self.parts, self.names)
+        return _Changed.apply(output, F.dropout(x, self.dropout), self.scale, spans, self.down, *self.up)
 
     def change(self) -> Tensor:
         """What it adds to the weights of its layer, in the shape of these."""
@@ -89,6 +84,22 @@ class Lora(nn.Module):
     def matrices(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Name, A and B of each adapted layer."""
         return zip(self.names, self.down.split(self.rank), self.up, strict=True)
+
+
+class RoleAdapters(nn.ModuleDict):
+    """The adapters of a layer by role, one of which is trained at a time."""
+
+    used = ""
+    """Role whose adapter the next pass uses."""
+
+    def forward(self, x: Tensor, output: Tensor) -> Tensor:
+        return self[self.used](x, output)
+
+
+def spans_of(parts: Mapping[str, int], names: Iterable[str]) -> list[slice]:
+    """Output rows of these parts of a fused layer."""
+    last = dict(zip(parts, accumulate(parts.values()), strict=True))
+    return [slice(last[name] - parts[name], last[name]) for name in names]
 
 
 class _Changed(torch.autograd.Function):
@@ -119,13 +130,39 @@ class _Changed(torch.autograd.Function):
         return gradient, of_x, None, None, of_inner.T @ flat, *of_ups
 
 
+def peft_name(layer: str, side: str) -> str:
+    """PEFT's name of the matrix A or B of a layer."""
+    return f"{_PREFIX}{layer}.lora_{side}.weight"
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """The weights of an adapter."""
+
+    settings: LoraSettings
+    """Its rank and scale."""
+    weights: Mapping[str, Tensor]
+    """Matrices A and B of its layers, under PEFT's names."""
+
+    def matrix(self, layer: str, side: str, shape: tuple[int, int]) -> Tensor:
+        """A or B of a layer; 0 without one. ValueError for another shape."""
+        name = peft_name(layer, side)
+        found = self.weights.get(name)
+        if found is not None and found.shape != shape:
+            raise ValueError(f"{name} has the shape {tuple(found.shape)}, and the model needs {shape}")
+        return torch.zeros(shape) if found is None else found
+
+
+def matrices_of(adapters: Iterable[Lora]) -> dict[str, Tensor]:
+    """The matrices of all layers under PEFT's names."""
+    each = [matrices for one in adapters for matrices in one.matrices()]
+    return {peft_name(name, side): one for name, *pair in each for side, one in zip("AB", pair, strict=True)}
+
+
 def write_adapter(folder: Path, adapters: Sequence[Lora], settings: LoraSettings, base: str) -> None:
     """Write an adapter of the model `base` in PEFT's format."""
-    folder.mkdir(exist_ok=True)
-    weights: dict[str, Tensor] = {}
-    for name, down, up in (matrices for one in adapters for matrices in one.matrices()):
-        weights |= {f"{_PREFIX}{name}.lora_A.weight": down.detach().contiguous()}
-        weights |= {f"{_PREFIX}{name}.lora_B.weight": up.detach().contiguous()}
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {name: matrix.detach().contiguous() for name, matrix in matrices_of(adapters).items()}
     save_file(weights, folder / _WEIGHTS, metadata={"format": "pt"})
     config = {
         "peft_type": "LORA",
@@ -146,13 +183,7 @@ def write_adapter(folder: Path, adapters: Sequence[Lora], settings: LoraSettings
 def read_adapter(folder: Path, adapters: Sequence[Lora]) -> None:
     """Load the weights of an adapter with the same layers and rank. ValueError for another one."""
     file = folder / _WEIGHTS
-    weights = read_tensors(file)
-    wanted = {
-        f"{_PREFIX}{name}.lora_{side}.weight": matrix
-        for one in adapters
-        for name, down, up in one.matrices()
-        for side, matrix in (("A", down), ("B", up))
-    }
+    weights, wanted = read_tensors(file), matrices_of(adapters)
     if {name: x.shape for name, x in weights.items()} != {name: x.shape for name, x in wanted.items()}:
         raise ValueError(f"{file} holds another adapter: its layers or its rank are not those of this model")
     for name, matrix in wanted.items():

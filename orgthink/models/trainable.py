@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,10 +44,12 @@ def open_trainable(
     device: str | torch.device = "cpu",
     seed: int = 0,
     *,
+    roles: Sequence[str] = (),
     mixed_precision: bool = False,
     gradient_checkpointing: bool = False,
 ) -> Trainable:
-    """Open a Hugging Face folder for training. `seed` determines the initial weights of an adapter.
+    """Open a Hugging Face folder for training. `seed` determines the initial weights of an adapter, of which each of
+    the `roles` gets one.
 
     Full training needs float32: bfloat16 rounds away the updates of a small learning rate. `mixed_precision` computes
     in bfloat16 with the weights in `dtype`. `gradient_checkpointing`: see `checkpoint_layers`. UserError if the folder
@@ -62,7 +64,7 @@ def open_trainable(
         raise UserError(str(error)) from error
     if lora is not None:
         try:
-            model.add_adapter(lora, seed, folder)
+            model.add_adapter(lora, seed, folder, roles)
         except ValueError as error:
             raise UserError(f"{folder} cannot take this adapter: {reason(error)}") from error
     model.mixed_precision = mixed_precision
@@ -115,5 +117,7 @@ def say_made_for(folder: Path, entries: Mapping[str, Any]) -> None:
     organizations = known.get("organizations", {})
     own = {name: organizations.get(name, {}) | one for name, one in entries.get("organizations", {}).items()}
     made = {**known, **entries, **({"organizations": organizations | own} if organizations or own else {})}
-    for place in (file, *(config.with_name(file.name) for config in folder.glob("*/adapter_config.json"))):
-        write_whole(place, (json.dumps(made, indent=2) + "\n").encode())  # a copy of a file that may be read-only
+    alone = {name: value for name, value in made.items() if name != "adapters"}
+    adapters = {config.with_name(file.name): alone for config in folder.glob("**/adapter_config.json")}
+    for place, content in {file: made, **adapters}.items():
+        write_whole(place, (json.dumps(content, indent=2) + "\n").encode())  # a copy of a file that may be read-only

@@ -140,7 +140,8 @@ class Session:
         own, limit = self._roles.get(model or role), self.limits.max_tokens
         if own is not None and limit is not None:
             limit = max(limit, own.sampling.max_tokens)  # the budget of all does not cut a role's own
-        return self._new(role, messages, own or self._default, limit, tools, seed, trace)
+        engine, sampling = own or self._default
+        return self._new(role, messages, Backing(engine.for_role(role), sampling), limit, tools, seed, trace)
 
     def native_calls(self, role: str) -> bool:
         """Whether agents of a role are told of their tools by their engine, so that their prompt need not."""

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from orgthink.engines.engine import Engine
+from orgthink.models.decoder import Decoder
 from orgthink.models.model_files import ModelFiles
-from orgthink.models.trainable import Trainable
+from orgthink.models.trainable import Trainable, say_made_for
 from orgthink.training import checkpoint
 from orgthink.training.gradients import Accumulator, gradient_norm
 from orgthink.training.packing import Pack, most_tokens, packs, token_logprobs
@@ -168,6 +169,7 @@ class EmbeddedBackend:
         `pack_tokens` is the largest number of tokens in a forward pass. `reference` is the policy of the KL penalty.
         """
         self._model, self.sampler, self._pack_tokens = model, sampler, most_tokens(model, pack_tokens)
+        self._roles = model.roles if isinstance(model, Decoder) else ()
         self._gradients = Accumulator(model)
         self._model_files = ModelFiles(base)
         self._reference = reference
@@ -177,15 +179,21 @@ class EmbeddedBackend:
     @torch.no_grad()
     def logprobs(self, rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
         found: list[tuple[float, ...]] = [()] * len(rows)
-        for pack in packs(rows, self._pack_tokens):
+        for pack in packs(rows, self._pack_tokens, 1, self._adapter):
             trained = iter(self._token_logprobs(self._model, pack)[0].tolist())
             for place, row in zip(pack.places, pack.rows, strict=True):
                 found[place] = tuple(next(trained) if on else 0.0 for on in row.trained)
         return found
 
     def forward_backward(self, rows: Sequence[PolicyRow], loss: PolicyLoss) -> Signals:
-        parts = packs(rows, self._pack_tokens, self._gradients.workers)
+        parts = packs(rows, self._pack_tokens, self._gradients.workers, self._adapter)
         return sum(self._gradients.add(parts, partial(self._loss, loss)), Signals())
+
+    def _adapter(self, row: PolicyRow) -> str:
+        """The role whose adapter sampled the row; empty if all rows have the same weights."""
+        if self._roles and row.role not in self._roles:
+            raise UserError(f"{row.name}: role {row.role} has no adapter, only {', '.join(self._roles)}")
+        return row.role if self._roles else ""
 
     def _loss(self, loss: PolicyLoss, model: Trainable, pack: Pack[PolicyRow]) -> tuple[Tensor, Signals]:
         """The loss of one pack, with a gradient, and its measurements."""
@@ -206,6 +214,8 @@ class EmbeddedBackend:
         return result, replace(signals, computed=len(pack.ids))
 
     def _token_logprobs(self, model: Trainable, pack: Pack[PolicyRow]) -> tuple[Tensor, Tensor]:
+        if self._roles and isinstance(model, Decoder):
+            model.use(self._adapter(pack.rows[0]))
         return token_logprobs(model, pack, [row.temperature for row in pack.rows])
 
     def optim_step(self, learning_rate: float, clip: float) -> float:
@@ -217,10 +227,15 @@ class EmbeddedBackend:
         return norm
 
     async def sync_sampler(self, version: str) -> None:
-        await self.sampler.update_weights(self._model.to_hf(), version)
+        if isinstance(self._model, Decoder) and self._roles:
+            await self.sampler.update_adapters(self._model.role_adapters, version)
+        else:
+            await self.sampler.update_weights(self._model.to_hf(), version)
 
     def save(self, folder: Path) -> None:
         self._model_files.write(folder / "model")
+        if self._roles:
+            say_made_for(folder / "model", {"adapters": {role: role for role in self._roles}})
         checkpoint.store(folder, self._model, self._optimizer)
 
     def load(self, folder: Path) -> None:

@@ -9,9 +9,10 @@ a group, are computed once.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -58,14 +59,17 @@ def most_tokens(model: Trainable, tokens: int) -> int:
     return tokens if model.packs_rows else 1
 
 
-def packs(rows: Sequence[R], tokens: int, workers: int = 1) -> list[Pack[R]]:
-    """Split rows into packs of at most `tokens` tokens. A longer row has a pack of its own.
+def packs(
+    rows: Sequence[R], tokens: int, workers: int = 1, adapter: Callable[[R], str] = lambda row: ""
+) -> list[Pack[R]]:
+    """Split rows into packs of at most `tokens` tokens and of one `adapter`. A longer row has a pack of its own.
 
     Their number is a multiple of the `workers` that compute them, where the rows allow that, and their sizes are about
     equal.
     """
-    order = sorted(range(len(rows)), key=lambda place: rows[place].token_ids)
-    shared = [_common(rows[a].token_ids, rows[b].token_ids) for a, b in pairwise(order)]
+    used = [adapter(row) for row in rows]
+    order = sorted(range(len(rows)), key=lambda place: (used[place], rows[place].token_ids))
+    shared = [_common(rows[a].token_ids, rows[b].token_ids) if used[a] == used[b] else -inf for a, b in pairwise(order)]
     sizes = [(len(rows[place]), common) for place, common in zip(order, [0, *shared], strict=False)]
     fewest = len(_cuts(sizes, tokens))
     most = fewest + -fewest % workers
@@ -74,10 +78,11 @@ def packs(rows: Sequence[R], tokens: int, workers: int = 1) -> list[Pack[R]]:
     return [_pack(rows, order[first:last]) for first, last in pairwise(cuts)]
 
 
-def _cuts(sizes: Sequence[tuple[int, int]], tokens: int) -> list[int]:
-    """Index of the first row of each pack, from the tokens of each row and how many of them the row before has too."""
+def _cuts(sizes: Sequence[tuple[int, float]], tokens: int) -> list[int]:
+    """Index of the first row of each pack, from the tokens of each row and how many of them the row before has too:
+    -infinity between adapters."""
     cuts: list[int] = []
-    used = 0
+    used = 0.0
     for i, (whole, shared) in enumerate(sizes):
         if not cuts or used + whole - shared > tokens:
             cuts.append(i)

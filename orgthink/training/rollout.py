@@ -79,6 +79,11 @@ class Rollout:
                 )
         require_models(self.models)
 
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """Names of the roles that are trained."""
+        return self.roles or tuple(role for role in self.made.roles if role not in self.models)
+
     def trains(self, trace: Trace) -> bool:
         """Whether the policy sampled a trace, so that it is trained."""
         return trace.role in self.roles if self.roles else trace.role not in self.models

@@ -20,6 +20,9 @@ from orgthink.engines.engine import FinishReason
 from orgthink.engines.local.cache import Block, KeysValues, PrefixCache
 from orgthink.engines.local.sampling import COLDEST, StopTokens, draw, uniforms
 from orgthink.engines.stepping import Counters
+from orgthink.models.decoder import Decoder
+from orgthink.models.lora import Adapter
+from orgthink.models.row_adapters import RowAdapters
 from orgthink.models.trainable import Trainable
 from orgthink.record.episode import Sampling
 
@@ -42,6 +45,8 @@ class Request:
     limit: int
     """Most tokens to sample: `max_tokens`, or the rest of the model's context."""
     stops: StopTokens
+    adapter: str | None = None
+    """Name of its adapter; `None`: the model's own weights."""
     continues: bool = False
     """Whether its agent has sampled before, in a request that ended."""
     sampled: list[int] = field(default_factory=list)
@@ -94,6 +99,7 @@ class DecodeBatch:
         self.counters = Counters()
         self._dtype, self._device = model.dtype, model.device
         self._eos_ids, self._slots, self._cache_bytes = eos_ids, slots, cache_bytes
+        self.adapters: RowAdapters | None = None
         self._waiting: list[Request] = []
         self._blocks: dict[int, Block] = {}
         self._prefixes = PrefixCache(cache_bytes, 8 * slots)
@@ -134,15 +140,22 @@ class DecodeBatch:
             self.clear()
 
     def update(self, weights: Mapping[str, Tensor], version: str) -> None:
-        """Replace the weights. The contexts of active requests are read again, so that their next tokens are drawn with
-        the new weights only.
-
-        ValueError if the weights do not fit the model.
-        """
+        """Replace the weights. ValueError if they do not fit the model."""
         try:
             self.model.from_hf(weights)
         except (KeyError, RuntimeError) as error:
             raise ValueError(f"the weights do not fit the model: {error}") from error
+        self._read_again(version)
+
+    def adapt(self, adapters: Mapping[str, Adapter], version: str) -> None:
+        """Replace the adapters. ValueError if they do not fit the model."""
+        if not isinstance(self.model, Decoder):
+            raise ValueError("transformers computes this architecture, which takes no adapters of roles")
+        self.adapters = RowAdapters(self.model, adapters)
+        self._read_again(version)
+
+    def _read_again(self, version: str) -> None:
+        """Read the contexts of active requests again, so that their next tokens are drawn with new weights only."""
         active = self.requests
         for request in active:
             request.key, request.length = None, 0
@@ -171,7 +184,7 @@ class DecodeBatch:
         self._waiting.sort(key=lambda request: not request.continues)
         candidates, later = self._waiting[:slots], self._waiting[slots:]
         for plan in map(self._plan, candidates):
-            prompt, wider = tuple(plan.request.seen), max(width, plan.need)
+            prompt, wider = tuple(self._marked(plan.request, plan.request.seen)), max(width, plan.need)
             repeated = prompt in prompts and plan.need > 1  # it waits until the equal prompt is read, then copies it
             padded = (len(taken) + 1) * wider
             if repeated or padded > 2 * (total + plan.need) + 64 or (taken and padded > _READ_AT_ONCE):
@@ -185,9 +198,18 @@ class DecodeBatch:
 
     def _plan(self, request: Request) -> _Plan:
         seen = request.seen
-        known, key = self._prefixes.find(seen)
-        known = min(known, len(seen) - 1)  # the last token's logits are needed
+        found, key = self._prefixes.find(self._marked(request, seen))
+        known = min(max(found - 1, 0), len(seen) - 1)  # without the mark; the last token's logits are needed
         return _Plan(request, known, len(seen) - known, key)
+
+    def _marked(self, request: Request, ids: list[int]) -> list[int]:
+        """The ids after one of its adapter, so that sequences of different adapters have no common prefix."""
+        return [-2 - (self.adapters.places[request.adapter] if self.adapters else 0), *ids]
+
+    def _choose(self, rows: Sequence[Request]) -> None:
+        """Use the adapters of these rows in the next pass."""
+        if self.adapters is not None:
+            self.adapters.choose([row.adapter for row in rows])
 
     def _cached(self, key: int, length: int) -> KeysValues:
         """The first tokens of a sequence in the prefix cache."""
@@ -217,6 +239,7 @@ class DecodeBatch:
         for i, (request, known, need, key) in enumerate(plans):
             block.put(request, self._cached(key, known) if known else None)
             ids[i, :need] = torch.tensor(read[i][known:])
+        self._choose(rows)
         starts, last = torch.tensor([[plan.known] for plan in plans]), dict[int, Tensor]()
         for first in range(0, width, columns):
             part = ids[:, first : first + columns]
@@ -231,7 +254,7 @@ class DecodeBatch:
         tokens = self._sample(rows, torch.stack([last[i] for i in range(len(rows))]))
         for i, (request, ids) in enumerate(zip(rows, read, strict=True)):
             request.length = len(ids)
-            request.key = self._prefixes.add(ids)
+            request.key = self._prefixes.add(self._marked(request, ids))
             self._decoding[request.key] = request
             self._block(request.length).put(request, block.get(i))
         self._sweep()
@@ -256,6 +279,7 @@ class DecodeBatch:
         ids, positions = torch.tensor([(row.sampled[-1], row.length) for row in rows]).split(1, -1)
         for block, part in zip(blocks, positions.split(sizes), strict=True):
             block.step(part)
+        self._choose(rows)
 
         def attend(layer: int, *qkv: Tensor) -> Tensor:
             parts = zip(blocks, *(heads.split(sizes) for heads in qkv), strict=True)
@@ -316,4 +340,4 @@ class DecodeBatch:
         if request.key is not None:
             del self._decoding[request.key]
             self._prefixes.remove(request.key)
-            self._prefixes.keep(request.seen[: request.length], cache)
+            self._prefixes.keep(self._marked(request, request.seen[: request.length]), cache)

@@ -19,11 +19,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason, TokenEngine
+from orgthink.engines.engine import Chunk, Context, Engine, EngineError, FinishReason, TokenEngine
 from orgthink.engines.local.batch import DecodeBatch, Request
 from orgthink.engines.local.sampling import StopTokens
 from orgthink.engines.stepping import Stepper, Stream, deliver
+from orgthink.models.adapters import adapters_in
 from orgthink.models.decoder import Decoder
+from orgthink.models.lora import Adapter
 from orgthink.models.processor import LARGE, fastest_dtype, is_large
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.models.trainable import Trainable, open_decoder
@@ -82,7 +84,10 @@ class LocalEngine(TokenEngine):
             use_all_cores()
         model = open_decoder(folder, dtype or fastest_dtype(folder, device)).to(device)
         how: dict[str, Any] = {"slots": slots, "cache_bytes": cache_bytes, "threaded": threaded}
-        return cls(model, tokenizer, name=name, version=name, **how)
+        engine = cls(model, tokenizer, name=name, version=name, **how)
+        if adapters := adapters_in(folder):
+            engine._adapt(adapters, name)
+        return engine
 
     @property
     def notice(self) -> str | None:
@@ -96,11 +101,12 @@ class LocalEngine(TokenEngine):
         kind = f"{model.config.architecture}, {weights / 1e6:,.0f} M weights"
         return f"{self.model}: {kind}, {str(model.dtype).removeprefix('torch.')} on {where}{slow}"
 
-    async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+    async def stream(self, context: Context, sampling: Sampling, adapter: str | None = None) -> AsyncGenerator[Chunk]:
         if not self.require_room(context, self._context):
             yield Chunk((), (), (), FinishReason.LENGTH)  # a full context is a limit, not an error
             return
         request = self._request(context, sampling)
+        request.adapter = adapter
         pieces = self._tokenizer.pieces(context)
         self._decoder.post(partial(self._decoder.submit, request))
         try:
@@ -120,6 +126,16 @@ class LocalEngine(TokenEngine):
 
     async def update_weights(self, weights: Mapping[str, Tensor], version: str) -> None:
         await self._decoder.call(partial(self._batch.update, weights, version))
+
+    async def update_adapters(self, adapters: Mapping[str, Adapter], version: str) -> None:
+        await self._decoder.call(partial(self._adapt, adapters, version))
+
+    def _adapt(self, adapters: Mapping[str, Adapter], version: str) -> None:
+        self._batch.adapt(adapters, version)
+
+    def for_role(self, role: str) -> Engine:
+        known = self._batch.adapters
+        return _Adapted(self, role) if known is not None and role in known.places else self
 
     def forget(self) -> None:
         self._decoder.post(self._batch.forget)
@@ -147,6 +163,20 @@ class LocalEngine(TokenEngine):
             await self._decoder.call(partial(self._decoder.drop, [request]))
         except EngineError:
             await self._decoder.close()  # it is closed already: wait until no step is running
+
+
+class _Adapted(TokenEngine):
+    """A local engine, for requests that use the adapter of a role."""
+
+    def __init__(self, engine: LocalEngine, adapter: str) -> None:
+        self.model, self.max_context, self.on_loop = f"{engine.model}/{adapter}", engine.max_context, engine.on_loop
+        self._tokenizer, self._engine, self._adapter = engine._tokenizer, engine, adapter
+
+    def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+        return self._engine.stream(context, sampling, self._adapter)
+
+    def forget(self) -> None:
+        self._engine.forget()
 
 
 class _Decoder(Stepper):

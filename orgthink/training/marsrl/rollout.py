@@ -97,6 +97,11 @@ class MarsRollout:
             raise ValueError(f"roles is {list(self.roles)}: name one or more of {', '.join(ROLES)}, each once")
 
     @property
+    def trained(self) -> tuple[str, ...]:
+        """Names of the roles that are trained."""
+        return self.roles
+
+    @property
     def segment_tokens(self) -> int:
         """Tokens of an output that are decoded in one step."""
         return self.segment or self.max_tokens

@@ -114,6 +114,8 @@ def model_folder(model: str | None) -> Path:
         raise UserError(f"{model} is {kind}: training needs a model folder")
     if not (spec.folder / "config.json").is_file():
         raise UserError(f"{spec.folder} is not a model folder: it has no config.json{_within(spec.folder)}")
+    if spec.preset_values.get("adapters"):
+        raise UserError(f"{spec.folder} has adapters of roles: go on with --resume RUN, or name their base")
     if (spec.folder / "episodes.jsonl").is_file():
         raise UserError(f"{spec.folder} is a run, not a model folder{_within(spec.folder)}")
     return spec.folder

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from orgthink.engines import opener
 from orgthink.engines.engine import Engine
@@ -197,6 +197,8 @@ class Reinforced(FromModel, ABC):
     `device`, which is `cpu` unless said."""
     pack_tokens: int = 1024
     """Largest number of tokens in a forward pass; a longer row is computed alone."""
+    adapters: Literal["one", "roles"] = "one"
+    """With `lora`: one adapter for all that is trained, or one for each of the trained roles."""
     mixed_precision: bool | None = False
     """Whether to compute in bfloat16, with weights, gradients and optimizer in float32; `None`: as in fine-tuning. Off,
     because a sampler in bfloat16 then differs more from the trainer: in SmolLM2 0.052 on average in place of 0.043."""
@@ -205,6 +207,8 @@ class Reinforced(FromModel, ABC):
         FromModel.require(self)
         if self.lora is not None and self.lora.dropout:
             raise UserError("reinforcement learning needs lora.dropout=0: the sampler has no dropout")
+        if self.adapters == "roles" and (self.lora is None or self.sampler != "local"):
+            raise UserError("adapters=roles needs --lora RANK and sampler=local")
         opener(self.sampler)  # UserError for an unknown engine
         if self.sampler == "vllm" and find_spec("vllm") is None:
             raise UserError(
@@ -233,6 +237,10 @@ class Reinforced(FromModel, ABC):
             return train_policy(backend, self.source(), self.settings, folder, report)
         finally:
             asyncio.run(backend.sampler.aclose())
+
+    def how(self, folder: Path) -> dict[str, Any]:
+        roles = self.settings.rollout.trained if self.adapters == "roles" else ()
+        return {**FromModel.how(self, folder), "roles": roles}
 
     def backend(self, folder: Path) -> EmbeddedBackend:
         """Open the model for training and again for sampling. UserError if the folder has no usable model."""
