@@ -203,7 +203,7 @@ def test_settings_go_to_the_organizations_by_label(toy):
     [
         ({"suite": {"corpu": "x"}}, "suite has no 'corpu': did you mean corpus?"),
         ({"faults": {"rat": 0.1}}, "faults has no 'rat': did you mean rate?"),
-        ({"tags": {"cal": "x"}}, "tags has no 'cal'"),
+        ({"suite": {"topc": 2}}, "suite has no 'topc': did you mean topk?"),
     ],
 )
 def test_a_typo_inside_a_setting_is_refused_wherever_it_is_set(settings: dict, says: str, toy):
@@ -593,21 +593,6 @@ def test_view_writes_a_page(run: Path):
     assert "64 tokens an agent" in page
 
 
-def test_measure_reads_text_that_did_not_come_from_us(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    text = {
-        "capacity": 2,
-        "organizer": "a <FORK-1> q </FORK-1> b <JOIN-1> r </JOIN-1> <ANSWER> x </ANSWER>",
-        "workers": {"1": ["w w w <RETURN> r </RETURN>"]},
-    }
-    (tmp_path / "text.json").write_text(json.dumps(text))
-    assert main(["measure", str(tmp_path / "text.json"), "--json"]) == 0
-    measures = json.loads(capsys.readouterr().out)
-    assert measures["critical_path_steps"] == 4 + 6 + 3
-    assert measures["format_errors"] == []
-    assert main(["measure", str(tmp_path / "text.json")]) == 0
-    assert "critical_path_steps  13" in capsys.readouterr().out
-
-
 def _foreign(run: Path) -> None:
     (run / "config.json").write_text('{"model_type": "qwen3"}')
 
@@ -681,8 +666,8 @@ def _train(run: Path) -> None:
         ("eval --n many", "invalid literal for int() with base 10: 'many'"),
         ("evaluate", "unknown command 'evaluate': did you mean eval?"),
         ("simulate", "the simulation of clusters was removed"),
-        ("measure nowhere.json", "nowhere.json: No such file"),
-        ("measure run/episodes.jsonl", "run/episodes.jsonl: "),
+        ("measure nowhere.json", "no run folder at nowhere.json"),
+        ("measure run/episodes.jsonl", "no run folder at run/episodes.jsonl"),
         ("view nowhere", "no run folder at nowhere"),
         ("view models", "models is not a run folder"),
         ("view run --episode 7", "unknown episode"),

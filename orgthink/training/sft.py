@@ -42,7 +42,7 @@ class SftSettings:
     """Number of steps with linear warm-up."""
     batch_tokens: int = 5_000
     """Largest number of tokens in a batch; a longer row is a batch of its own."""
-    pack_tokens: int = 2_048
+    pack_tokens: int = 1_024
     """Largest number of tokens in a forward pass. Each core computes such a pass."""
     batch_rows: int | None = None
     """Approximate number of query–response pairs in a batch, in place of `batch_tokens`; at most all of a data set. The

@@ -52,7 +52,7 @@ def test_a_recipe_takes_any_model_and_task(tmp_path, capsys, recipe, lora):
     assert found["job"]["sampler"] == "local"
 
 
-def test_the_cold_start_needs_only_a_model(tmp_path, capsys):
+def test_the_cold_start_needs_only_a_model(tmp_path, tiny_policy, capsys):
     assert main(["train", "asyncthink-cold-start", *MODEL, "--out", str(tmp_path / "run"), "--dry-run"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["unnamed"] == [] and found["job"]["lora"]["rank"] == 16 and found["job"]["task"] == "countdown-small"
