@@ -58,6 +58,9 @@ class Options:
     by default."""
     role_sampling: Annotated[tuple[str, ...], arg(name="sampling", metavar="ROLE.SETTING=VALUE")] = ()
     """Settings max_tokens, temperature and top_p of some roles, such as verifier.temperature=0.6."""
+    template: Annotated[tuple[str, ...], arg(metavar="[ROLE.]NAME=VALUE")] = ()
+    """Arguments of the model's chat template, such as enable_thinking=false; with a role or label, of the model that
+    --roles or --models gives it. A server gets them as `chat_template_kwargs`."""
     depth: int = 1
     """Levels of forks: 2 lets workers have workers."""
     deadline: float | None = None
@@ -67,14 +70,21 @@ class Options:
         """The plan of these options for organizations `NAME` or `LABEL=NAME`. `models` are `LABEL=MODEL[@URL]`."""
         if self.deadline == 0:
             raise UserError("--deadline 0: an episode needs some seconds; without the option it has no deadline")
-        engine = engine_spec(self.model, self.url, self.tokenizer, self.streams)
-        own = self._models(models, "--models", "LABEL=MODEL")
+        samplings = by_role(self.role_sampling, "--sampling", "ROLE.SETTING=VALUE")
+        for name in samplings.get("", ()):
+            raise UserError(f"--sampling {name}=…: write ROLE.SETTING=VALUE")
+        templates = by_role(self.template, "--template", "[ROLE.]NAME=VALUE")
+        engine = engine_spec(self.model, self.url, self.tokenizer, self.streams, template=templates.pop("", None))
+        own = self._models(models, "--models", "LABEL=MODEL", templates)
+        roles = self._models(self.roles, "--roles", "ROLE=MODEL[@URL]", templates)
+        for name in templates.keys() - own.keys() - roles.keys():
+            raise UserError(f"--template {name}.…: neither --roles nor --models gives {name} a model of its own")
         return make_plan(
             task,
             self._organizations(named, engine, own),
             engine,
-            roles=self._models(self.roles, "--roles", "ROLE=MODEL[@URL]"),
-            role_sampling=self._samplings(),
+            roles=roles,
+            role_sampling=samplings,
             temperature=self.temperature,
             seed=self.seed,
             capacity=self.capacity,
@@ -86,20 +96,12 @@ class Options:
             **others,
         )
 
-    def _models(self, given: Sequence[str], option: str, form: str) -> dict[str, EngineSpec]:
+    def _models(
+        self, given: Sequence[str], option: str, form: str, templates: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, EngineSpec]:
         """Engines by role or label. Those without a server of their own have that of the options."""
         named = pairs(given, option, form)
-        return {name: served_spec(model, self.url, self.streams) for name, model in named.items()}
-
-    def _samplings(self) -> dict[str, dict[str, str]]:
-        """Settings of the sampling, by role."""
-        found: defaultdict[str, dict[str, str]] = defaultdict(dict)
-        for place, value in pairs(self.role_sampling, "--sampling", "ROLE.SETTING=VALUE").items():
-            role, _, setting = place.rpartition(".")
-            if not role:
-                raise UserError(f"--sampling {place}={value}: write ROLE.SETTING=VALUE")
-            found[role][setting] = value
-        return dict(found)
+        return {name: served_spec(model, self.url, self.streams, templates.get(name)) for name, model in named.items()}
 
     def _organizations(
         self, named: Sequence[str], engine: EngineSpec, own: Mapping[str, EngineSpec]
@@ -145,6 +147,15 @@ def pairs(given: Sequence[str], option: str, form: str) -> dict[str, str]:
             raise UserError(f"{option} {one}: {left} is {found[left]} already; give it once")
         found[left] = right
     return found
+
+
+def by_role(given: Sequence[str], option: str, form: str) -> dict[str, dict[str, Any]]:
+    """The values by role and name; those without a role under an empty one."""
+    found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for place, value in pairs(given, option, form).items():
+        role, _, name = place.rpartition(".")
+        put(found[role], dict[str, Any], f"{name}={value}")
+    return dict(found)
 
 
 def read_prices(file: Path | None) -> dict[str, Price]:

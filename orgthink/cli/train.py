@@ -46,6 +46,8 @@ class Train:
     """Seed for weights, data and sampling; without it the recipe's."""
     set: Annotated[tuple[str, ...], arg(metavar="SETTING=VALUE")] = ()
     """Settings of the recipe, such as learning_rate=1e-4, rollout.group=16 or sampler=vllm."""
+    template: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
+    """Arguments of the model's chat template, such as enable_thinking=false. The trained model keeps them."""
     device: str = "auto"
     """`cpu`, `cuda`, or `auto`."""
     backend: Literal["embedded", "verl"] = "embedded"
@@ -109,6 +111,7 @@ class Train:
         own = {name: value for name, value in {**given, "device": self.device}.items() if value is not None}
         numbers = {"steps": self.steps, "seed": self.seed}
         settings = [f"{name}={value}" for name, value in numbers.items() if value is not None]
+        settings += [f"template.{one}" for one in self.template]
         with user_input():
             job = recipes.recipe_named(recipe)
             return recipes.adjusted(job, recipes.with_whole_paths(own), (*settings, *self.set))

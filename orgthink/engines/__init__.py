@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from inspect import isawaitable
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any, Self
 
 from orgthink.engines.engine import Engine, EngineUnavailable
 from orgthink.models.adapters import base_of, is_adapter, merged
+from orgthink.models.context import RESERVED
 from orgthink.models.hub import cached, fetched, is_gguf, is_hub_id, resolve, source_of
 from orgthink.util.errors import UserError, pick, require_at_least, required, user_input
 from orgthink.util.references import is_reference, references, split_reference
@@ -95,9 +96,13 @@ class EngineSpec:
     """Most requests to the server at once; others wait, and waiting does not count against deadlines."""
     source: str | None = None
     """Origin of the weights, if known: revision of a hub's model, or the GGUF file from which they are dequantized."""
+    template: dict[str, Any] = field(default_factory=dict, hash=False)
+    """Arguments of the chat template, such as `enable_thinking`; they replace those of the folder's `orgthink.json`."""
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "streams")
+        if reserved := sorted(RESERVED & self.template.keys()):
+            raise UserError(f"{reserved[0]} of a chat template is filled in here: it is not an argument to set")
 
     @property
     def engine(self) -> str | None:
@@ -116,12 +121,12 @@ class EngineSpec:
 
     @property
     def preset_values(self) -> dict[str, Any]:
-        """Content of the folder's `orgthink.json`: presets of the model. Empty without the file, UserError if it is
-        invalid."""
+        """Content of the folder's `orgthink.json`: presets of the model, without the arguments of its chat template.
+        Empty without the file, UserError if it is invalid."""
         file = None if self.folder is None else self.folder / "orgthink.json"
         if file is None or not file.is_file():
             return {}
-        values = json_object(file)
+        values = {name: value for name, value in json_object(file).items() if name != "template"}
         if code := next(references(values), None):
             raise UserError(f"{file} names code, {code}: a model may name what is installed, and nothing else")
         if name := referred(values):
@@ -135,12 +140,14 @@ class EngineSpec:
         return values.get("prompts", "paper") if values else UNTRAINED
 
 
-def served_spec(model: str, url: str | None, streams: int = STREAMS) -> EngineSpec:
+def served_spec(
+    model: str, url: str | None, streams: int = STREAMS, template: Mapping[str, Any] | None = None
+) -> EngineSpec:
     """The engine of `MODEL` or `MODEL@URL`. A model without a URL uses `url`, unless it names another engine, such as
     `vllm:`."""
     found = _SERVED.fullmatch(model)
     model, url = found.groups() if found else (model, None if names_engine(model) else url)
-    return engine_spec(model, url, streams=streams)
+    return engine_spec(model, url, streams=streams, template=template)
 
 
 _SERVED = re.compile(r"(.+?)@(https?://.+)", re.IGNORECASE)
@@ -152,6 +159,7 @@ def engine_spec(
     tokenizer: str | None = None,
     streams: int = STREAMS,
     *,
+    template: Mapping[str, Any] | None = None,
     download: bool = True,
 ) -> EngineSpec:
     """A checked configuration; UserError if there is no such model.
@@ -164,16 +172,19 @@ def engine_spec(
     url = url or (None if model is not None and is_local(model) else os.environ.get("OPENAI_BASE_URL"))
     if url is not None:
         with user_input():
-            return EngineSpec(model, url, tokenizer, streams)
+            return EngineSpec(model, url, tokenizer, streams, template=dict(template or {}))
     if tokenizer is not None:
         raise UserError("--tokenizer needs a server's --url: a model folder has its own")
     name = required(model, "model", f"--model MODEL, or a server's --url; {DEMO}")
     engine, rest = _split_engine(name)
     if engine not in OF_FOLDERS:
+        if template:
+            raise UserError(f"{name} takes no arguments of a chat template: only model folders and servers do")
         return EngineSpec(name)
     folder = _folder(rest, download=download)
     name = rest if shipped(rest) or is_hub_id(rest) else str(folder)
-    spec = EngineSpec(name if engine == "local" else f"{engine}:{name}", source=source_of(folder))
+    whole = name if engine == "local" else f"{engine}:{name}"
+    spec = EngineSpec(whole, source=source_of(folder), template=dict(template or {}))
     if engine != "local" and spec.preset_values.get("adapters"):
         raise UserError(f"{folder} has adapters of roles: open it without {engine}:, or serve them and use --roles")
     return spec
@@ -220,7 +231,8 @@ async def open_engine(spec: EngineSpec, *, threaded: bool = True, slots: int = 1
             if spec.url is not None:
                 return await _open_server(spec)
             name = str(spec.folder) if engine in OF_FOLDERS else rest
-            own = {"slots": slots} if engine == "local" else {}
+            own: dict[str, Any] = {"slots": slots} if engine == "local" else {}
+            own |= {"template": spec.template} if spec.template else {}
             opened = opener(engine)(expand(name), threaded=threaded, **own)
             opened = await opened if isawaitable(opened) else opened
             if not isinstance(opened, Engine):
@@ -238,16 +250,16 @@ async def _open_server(spec: EngineSpec) -> Engine:
     if spec.folder is not None:
         from orgthink.models.tokenizer import Tokenizer
 
-        tokenizer = Tokenizer(spec.folder)
-    how = {"tokenizer": tokenizer, "concurrency": spec.streams}
+        tokenizer = Tokenizer(spec.folder, spec.template)
+    how = {"tokenizer": tokenizer, "concurrency": spec.streams, "template": spec.template}
     return await EndpointEngine.open(spec.url or "", spec.model, **how)
 
 
-async def open_local(rest: str, *, threaded: bool = True, slots: int = 128, device: str = "cpu") -> Engine:
-    """Open a model folder with PyTorch, in this process, on `device`: `cpu` or `cuda`."""
+async def open_local(rest: str, *, threaded: bool = True, slots: int = 128, **settings: Any) -> Engine:
+    """Open a model folder with PyTorch, in this process, on the `device` of the settings: `cpu` or `cuda`."""
     from orgthink.engines.local.engine import LocalEngine
 
-    return LocalEngine.open(Path(rest), slots=slots, threaded=threaded, device=device)
+    return LocalEngine.open(Path(rest), slots=slots, threaded=threaded, **settings)
 
 
 async def open_vllm(rest: str, *, threaded: bool = True, **settings: Any) -> Engine:

@@ -92,8 +92,8 @@ class Engine:
         """Whether a trainer can change the weights: the class defines `update_weights`."""
         return type(self).update_weights is not Engine.update_weights
 
-    def prompt(self, messages: tuple[Message, ...]) -> Span:
-        """The prompt span of these turns, as the model will see it."""
+    def prompt(self, messages: tuple[Message, ...], tools: Tools = ()) -> Span:
+        """The prompt span of these turns, as the model will see it. Only engines with native calls get `tools`."""
         text = "\n\n".join(message.content for message in messages)
         return Span(Origin.PROMPT, text, len(text.split()))
 
@@ -147,8 +147,8 @@ class TokenEngine(Engine):
 
     _tokenizer: Tokenizer
 
-    def prompt(self, messages: tuple[Message, ...]) -> Span:
-        return self._tokenizer.prompt(messages)
+    def prompt(self, messages: tuple[Message, ...], tools: Tools = ()) -> Span:
+        return self._tokenizer.prompt(messages, tools)
 
     def injection(self, text: str, around: tuple[str, str] = ("", "")) -> tuple[str, tuple[int, ...]]:
         return self._tokenizer.injection(text, around)

@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
-from orgthink.engines.engine import Chunk, Context, Engine, EngineError, FinishReason
+from orgthink.engines.engine import Chunk, Context, Engine, EngineError, FinishReason, Tools
 from orgthink.record.episode import Message, Origin, Sampling, Span
 
 _PIECE = re.compile(r"\s*(?:</?[A-Z]+-?\d*>|[^\s<]+|<)|\s+")
@@ -58,7 +58,7 @@ class ScriptedEngine(Engine):
         self._turns = list(turns)
         self._ids: dict[str, int] = {}
 
-    def prompt(self, messages: tuple[Message, ...]) -> Span:
+    def prompt(self, messages: tuple[Message, ...], tools: Tools = ()) -> Span:
         text = "\n\n".join(message.content for message in messages)
         ids = self._encode(text)
         return Span(Origin.PROMPT, text, len(ids), ids)

@@ -75,17 +75,25 @@ class VllmEngine(TokenEngine):
 
     def __init__(self, model: str, tokenizer: Tokenizer, decoder: _Decoder, weights: frozenset[str]) -> None:
         """Use `open`. `weights` are the names of the model's weights."""
-        self.model, self._tokenizer, self._weights = model, tokenizer, weights
+        self.model, self.native_calls = model, tokenizer.native_calls
+        self._tokenizer, self._weights = tokenizer, weights
         self._decoder, self._numbers, self.counters = decoder, itertools.count(), decoder.counters
 
     @classmethod
-    async def open(cls, folder: Path, *, version: str | None = None, **engine_args: Any) -> VllmEngine:
-        """Open a model folder; takes seconds. `version` names its weights; the default is the folder's name.
-        `engine_args` are vLLM's `EngineArgs` and override the defaults here.
+    async def open(
+        cls,
+        folder: Path,
+        *,
+        version: str | None = None,
+        template: Mapping[str, Any] | None = None,
+        **engine_args: Any,
+    ) -> VllmEngine:
+        """Open a model folder; takes seconds. `version` names its weights; the default is the folder's name. `template`
+        has arguments of its chat template. `engine_args` are vLLM's `EngineArgs` and override the defaults here.
 
         ValueError if the folder has no tokenizer; EngineUnavailable if vLLM is missing or cannot open the model.
         """
-        tokenizer, name = Tokenizer(folder), folder.resolve().name
+        tokenizer, name = Tokenizer(folder, template), folder.resolve().name
         for variable, value in _ENVIRONMENT.items():
             os.environ.setdefault(variable, value)
         decoder = _Decoder(folder, engine_args, tokenizer, version or name)

@@ -11,6 +11,14 @@ from orgthink.record.episode import Message, Origin, Span
 Tools = tuple[Mapping[str, Any], ...]
 """Tools of a model, each as `{"name", "description", "parameters"}` with a JSON Schema of the parameters."""
 
+NOOP = {"name": "noop", "description": "Does nothing.", "parameters": {"type": "object", "properties": {}}}
+"""A tool for testing whether a server or a chat template takes tools."""
+
+RESERVED = frozenset(
+    {"messages", "tools", "add_generation_prompt", "continue_final_message", "bos_token", "eos_token", "chat_template"}
+)
+"""Names in a chat template that engines and servers fill in themselves."""
+
 
 @dataclass(frozen=True, slots=True)
 class Context:

@@ -5,7 +5,9 @@ The folder may come from a stranger: only known names are copied, and no links o
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +100,14 @@ def tokens_of(length: Any, name: str) -> int | None:
 class ModelFiles:
     """The files of a model folder as they are now: it may be gone when a trained model is saved."""
 
-    def __init__(self, source: Path) -> None:
-        """UserError if a file cannot be read."""
+    def __init__(self, source: Path, template: Mapping[str, Any] | None = None) -> None:
+        """The `orgthink.json` gets the arguments `template` of the chat template. UserError if a file cannot be
+        read."""
         self._contents = {file.name: file.read_bytes() for file in model_files(source)}
+        if template:
+            known = json.loads(self._contents.get("orgthink.json", b"{}"))
+            known["template"] = {**known.get("template", {}), **template}
+            self._contents["orgthink.json"] = (json.dumps(known, indent=2) + "\n").encode()
 
     def write(self, folder: Path) -> None:
         """Write the files to another model folder."""

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from jinja2 import TemplateError
+from jinja2 import TemplateError, meta
 from jinja2.ext import Extension
 from jinja2.nodes import Node
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from orgthink.models.context import RESERVED
+from orgthink.util.errors import UserError
 from orgthink.util.files import read_whole
+from orgthink.util.settings import lacks
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import reason
 
 
-def chat_template(folder: Path) -> Any:
+def chat_template(folder: Path, arguments: Iterable[str] = ()) -> Any:
     """The compiled template of `chat_template.jinja` or `tokenizer_config.json`; `None` without one. ValueError for one
-    that is damaged, and for several without a default."""
+    that is damaged, and for several without a default. UserError if it does not read one of the `arguments`."""
     file, config = folder / "chat_template.jinja", folder / "tokenizer_config.json"
     try:
         source = read_whole(file).decode() if file.is_file() else _configured(config)
-        return None if source is None else _environment().from_string(source)
+        environment = _environment()
+        for name in arguments:
+            read = meta.find_undeclared_variables(environment.parse(source or ""))
+            if name not in (known := sorted(read - environment.globals.keys() - RESERVED)):
+                raise UserError(f"the chat template of {folder} {lacks(name, known)}")
+        return None if source is None else environment.from_string(source)
     except (TemplateError, RecursionError, UnicodeDecodeError) as error:
         raise ValueError(f"the chat template of {folder} cannot be read: {reason(error)}") from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import tokenizers
 
+from orgthink.models.context import NOOP, Tools
 from orgthink.models.templates import chat_template
 from orgthink.record.episode import Message, Origin, Span
 from orgthink.util.errors import UserError
+from orgthink.util.settings import typed
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import reason
 
@@ -25,17 +27,22 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_REPLY, _TEXT = "\ue000", "\ue001"
-"""Stand for a reply and for the next message, to find the text that the chat template puts between them. Templates do
-not use these private-use characters."""
+_REPLY, _TEXT, _TOOLS = "\ue000", "\ue001", "\ue002"
+"""Stand for a reply and for the next message, to find the text that the chat template puts between them, and for the
+role of a message that is the JSON list of the tools. Templates do not use these private-use characters."""
+
+_CALL = re.compile(r'<tool_call>\s*\{\s*"(name|arguments)"')
+"""How a chat template describes a call."""
 
 
 class Tokenizer:
     """The tokenizer of a model folder: `tokenizer.json`, and a chat template if there is one."""
 
-    def __init__(self, folder: Path) -> None:
-        """ValueError if the folder has no `tokenizer.json`, or if that or its chat template cannot be read.
+    def __init__(self, folder: Path, template: Mapping[str, Any] | None = None) -> None:
+        """The arguments `template` of the chat template replace those of the folder's `orgthink.json`.
 
+        ValueError if the folder has no `tokenizer.json`, or if that or its chat template cannot be read. UserError for
+        arguments that the chat template does not read.
         Later on, UserError where that or the template, a stranger's program, fails.
         """
         if not (folder / "tokenizer.json").is_file():
@@ -44,7 +51,9 @@ class Tokenizer:
         self._tokenizer = _library_result(f"{file} cannot be read", tokenizers.Tokenizer.from_file, file)
         self._tokenizer.no_truncation()  # the file may ask for either
         self._tokenizer.no_padding()
-        self._folder, self._template, self._marks = folder, chat_template(folder), _marks(folder)
+        preset = typed(dict[str, Any], _json(folder / "orgthink.json").get("template", {}), folder / "orgthink.json")
+        self._values: dict[str, Any] = {**_marks(folder), **(own := {**preset, **(template or {})})}
+        self._folder, self._template = folder, chat_template(folder, own)
         self.eos_ids = _eos_ids(folder)
         """Ids that end a text."""
         self._tokenizer = self._with_special_marks()
@@ -65,11 +74,21 @@ class Tokenizer:
             _FAILS, self._tokenizer.decode_batch, [[i] for i in range(size)], skip_special_tokens=False
         )
 
-    def prompt(self, messages: tuple[Message, ...]) -> Span:
-        """The prompt span of some turns: by the chat template, or else only their texts.
+    @cached_property
+    def native_calls(self) -> bool:
+        """Whether the chat template describes tools and asks for calls in the form that the grammar reads:
+        `<tool_call>{"name": …}</tool_call>`."""
+        with suppress(UserError):  # there is no template, or it takes no tools
+            text = self._render((Message("user", "?"), _offered((NOOP,))))
+            return NOOP["name"] in text and bool(_CALL.search(text)) and not self._normalized_ids
+        return False
 
-        Only the template adds special tokens: one within a message is encoded as plain text.
+    def prompt(self, messages: tuple[Message, ...], tools: Tools = ()) -> Span:
+        """The prompt span of some turns and of the tools: by the chat template, or else only their texts.
+
+        Only the template adds special tokens: one within a message or a tool is encoded as plain text.
         """
+        messages = (*messages, _offered(tools)) if tools else messages
         contents = "".join(message.content for message in messages)
         quoted = [token for token in self._special if token in contents]
         quoted += [one.content for one in messages if self._means_special(self._names.sub(" ", one.content))]
@@ -129,9 +148,10 @@ class Tokenizer:
         return ids[0] if len(ids) == 1 and PieceStream(self._tokenizer).piece(ids[0]).strip() == text else None
 
     def _render(self, messages: tuple[Message, ...]) -> str:
-        turns = [{"role": message.role, "content": message.content} for message in messages]
+        turns = [{"role": one.role, "content": one.content} for one in messages if one.role != _TOOLS]
+        tools = next((json.loads(one.content) for one in messages if one.role == _TOOLS), None)
         try:
-            return self._template.render(messages=turns, add_generation_prompt=True, **self._marks)
+            return self._template.render(messages=turns, tools=tools, add_generation_prompt=True, **self._values)
         except Exception as error:
             raise UserError(f"the chat template of {self._folder} fails: {reason(error)}") from error
 
@@ -217,6 +237,12 @@ class Tokenizer:
         plain = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
         plain.encode_special_tokens = True
         return plain
+
+
+def _offered(tools: Tools) -> Message:
+    """The tools of a prompt, as chat templates know them."""
+    functions = [{"type": "function", "function": dict(tool)} for tool in tools]
+    return Message(_TOOLS, json.dumps(functions, ensure_ascii=False))
 
 
 def _ids(tokenizer: tokenizers.Tokenizer, text: str) -> tuple[int, ...]:

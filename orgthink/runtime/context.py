@@ -40,7 +40,7 @@ class GrowingContext:
         self._backing = backing
         self._context = Context(messages, list(spans), tools)
         if backing is not None and not self._context.spans:
-            self._context.spans.append(backing.engine.prompt(messages))
+            self._context.spans.append(self._prompted(backing.engine, messages))
         self._draft: Draft | None = None
         """The span that it is sampling."""
 
@@ -112,8 +112,13 @@ class GrowingContext:
     def reprompt(self, messages: tuple[Message, ...]) -> None:
         """Replace a prompt that its model has not read."""
         assert self._backing is not None and not self._context.begun, "its model has begun"
-        self._context = Context(messages, [self._backing.engine.prompt(messages)], self._context.tools)
+        self._context = Context(messages, [self._prompted(self._backing.engine, messages)], self._context.tools)
         self.stop = None
+
+    def _prompted(self, engine: Engine, messages: tuple[Message, ...]) -> Span:
+        """The span of a prompt. Engines without native calls are not given the tools."""
+        tools = self._context.tools if engine.native_calls else ()
+        return engine.prompt(messages, tools) if tools else engine.prompt(messages)
 
     @property
     def _idle_engine(self) -> Engine:

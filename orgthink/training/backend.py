@@ -5,12 +5,12 @@ The protocol is modelled on Tinker's: sample · logprobs · forward_backward · 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -163,15 +163,17 @@ class EmbeddedBackend:
         *,
         pack_tokens: int = 1024,
         reference: Trainable | None = None,
+        template: Mapping[str, Any] | None = None,
     ) -> None:
-        """`base` is the folder of the initial model: `save` copies its other files, such as the tokenizer.
+        """`base` is the folder of the initial model: `save` copies its other files, such as the tokenizer, and adds the
+        arguments `template` of the chat template.
 
         `pack_tokens` is the largest number of tokens in a forward pass. `reference` is the policy of the KL penalty.
         """
         self._model, self.sampler, self._pack_tokens = model, sampler, most_tokens(model, pack_tokens)
         self._roles = model.roles if isinstance(model, Decoder) else ()
         self._gradients = Accumulator(model)
-        self._model_files = ModelFiles(base)
+        self._model_files = ModelFiles(base, template)
         self._reference = reference
         self._parameters = list(model.parameters())
         self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=True)

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
+from orgthink.engines.engine import Chunk, Context, Engine, FinishReason, Tools
 from orgthink.grammar.toolcall import ToolCall, render_call
 from orgthink.record.episode import Message, Origin, Sampling, Span
 
@@ -33,7 +33,7 @@ class PlannedModel(Engine):
         """Of each request."""
         self._ids: dict[str, int] = {}
 
-    def prompt(self, messages: tuple[Message, ...]) -> Span:
+    def prompt(self, messages: tuple[Message, ...], tools: Tools = ()) -> Span:
         text = "\n\n".join(message.content for message in messages)
         return Span(Origin.PROMPT, text, 1, self._encode(text))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import replace
 from itertools import islice
@@ -23,7 +23,9 @@ from orgthink.engines.engine import (
     EngineError,
     EngineUnavailable,
     FinishReason,
+    Tools,
 )
+from orgthink.models.context import NOOP
 from orgthink.record.episode import Message, Origin, Sampling, Span
 from orgthink.util.errors import RequestRefused
 from orgthink.util.http import HttpClient, HttpResponse, RetryPolicy, server_url
@@ -67,17 +69,18 @@ class EndpointEngine(Engine):
         tokenizer: Tokenizer | None = None,
         retry_policy: RetryPolicy | None = None,
         concurrency: int = 64,
+        template: Mapping[str, Any] | None = None,
     ) -> None:
         """Use `open`, which detects the features of the server.
 
         With the model's `tokenizer` requests hold token ids; the server must return ids. `api_key` is `OPENAI_API_KEY`
         by default; a password without a user in the URL, `https://:KEY@HOST`, takes precedence. At most `concurrency`
-        streams are open at once; others wait.
+        streams are open at once; others wait. `template` has arguments for the chat template of the server.
         """
         self.mode = Mode.CHAT if tokenizer is None else Mode.TOKENS
         self.models: dict[str, int | None] = {}
         """Models of the server and their context lengths in tokens, where it gives them."""
-        self._tokenizer = tokenizer
+        self._tokenizer, self._template = tokenizer, template
         self._keep_stops: str | None = None
         """The field by which the server keeps a stop text in its output. Other servers get no stop texts: a text that
         they cut off looks like the end of the answer."""
@@ -122,8 +125,8 @@ class EndpointEngine(Engine):
         log.info("%s: model %s, mode %s", engine.url, excerpt(engine.model), engine.mode)
         return engine
 
-    def prompt(self, messages: tuple[Message, ...]) -> Span:
-        return self._tokenizer.prompt(messages) if self._tokenizer else super().prompt(messages)
+    def prompt(self, messages: tuple[Message, ...], tools: Tools = ()) -> Span:
+        return self._tokenizer.prompt(messages, tools) if self._tokenizer else super().prompt(messages)
 
     def injection(self, text: str, around: tuple[str, str] = ("", "")) -> tuple[str, tuple[int, ...] | None]:
         return self._tokenizer.injection(text, around) if self._tokenizer else super().injection(text, around)
@@ -158,7 +161,7 @@ class EndpointEngine(Engine):
     def _body(self, context: Context, sampling: Sampling) -> dict[str, Any]:
         """The request for a context."""
         how = {"keep_stops": self._keep_stops, "tools": self.native_calls, "reasoning": self._reasoning}
-        return request.request(self.mode, self.model, context, sampling, **how)
+        return request.request(self.mode, self.model, context, sampling, template=self._template, **how)
 
     async def _sampled(self, body: dict[str, Any], sampling: Sampling) -> AsyncGenerator[Chunk]:
         """The chunks of an answer, as the server samples it."""
@@ -198,7 +201,7 @@ class EndpointEngine(Engine):
         ids = self._tokenizer.encode("Hi") if self._tokenizer else None
         context = Context((Message("user", "Hi"),), [Span(Origin.PROMPT, "Hi", 1, ids)])
         sampling = Sampling(1, seed=0)  # the seed, to find out whether the server accepts one
-        body = request.request(self.mode, self.model, context, sampling) | {"stream": False}
+        body = self._body(context, sampling) | {"stream": False}
         body.pop("stream_options", None)
         reply = await self._try(body)
         choice, _ = response.choice(reply.text)
@@ -207,8 +210,7 @@ class EndpointEngine(Engine):
                 raise EngineUnavailable(f"{self.url} has no model {self.model!r}: {self._offer()}") from refusal
             raise refusal
         self._keep_stops = next((field for name, field in request.KEEPS_STOPS.items() if name in choice), None)
-        if self.mode is Mode.CHAT:
-            self.native_calls = await self._takes_tools(body, reply)
+        self.native_calls = self._tokenizer.native_calls if self._tokenizer else await self._takes_tools(body, reply)
 
     def _probe_error(self, reply: HttpResponse, choice: dict[str, Any]) -> EngineError | None:
         if reply.status != 200 and not too_few_tokens(reply):
@@ -222,7 +224,7 @@ class EndpointEngine(Engine):
     async def _takes_tools(self, body: dict[str, Any], without: HttpResponse) -> bool:
         """Whether the server accepts tools and the prompt becomes longer with them: some servers ignore tools."""
         try:
-            reply = await self._try(body | tool_calls.offer((tool_calls.NOOP,)))
+            reply = await self._try(body | tool_calls.offer((NOOP,)))
         except EngineError:  # llama.cpp refuses tools with a server error
             return False
         (_, before), (choice, after) = response.choice(without.text), response.choice(reply.text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -72,9 +72,11 @@ def request(
     keep_stops: str | None = None,
     tools: bool = False,
     reasoning: str = "reasoning_content",
+    template: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The body of a request. `keep_stops`: send stop texts, and this field, by which the server keeps them in its
-    output. `tools`: offer the tools of the context, and send reasoning back in the member `reasoning` of a message."""
+    output. `tools`: offer the tools of the context, and send reasoning back in the member `reasoning` of a message.
+    `template`: arguments for the chat template of the server, which fills it in for turns."""
     body: dict[str, Any] = {
         "model": model,
         "max_tokens": sampling.max_tokens,
@@ -90,6 +92,7 @@ def request(
     else:
         body["messages"] = [{"role": turn.role, "content": turn.content} for turn in context.turns]
         body["stream_options"] = {"include_usage": True}
+        body |= {"chat_template_kwargs": dict(template)} if template else {}
         if tools and context.tools:
             messages = tool_calls.messages(context.turns, context.thoughts, reasoning)
             body |= {"messages": messages, **tool_calls.offer(context.tools)}

@@ -21,9 +21,6 @@ from orgthink.grammar.toolcall import (
 )
 from orgthink.record.episode import Message
 
-NOOP = {"name": "noop", "description": "Does nothing.", "parameters": {"type": "object", "properties": {}}}
-"""A tool for testing whether a server accepts tools."""
-
 
 def offer(tools: Tools) -> dict[str, Any]:
     """Fields of a request that offer tools and allow parallel calls."""

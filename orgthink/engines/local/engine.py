@@ -53,7 +53,7 @@ class LocalEngine(TokenEngine):
         """
         if slots < 1:
             raise ValueError(f"slots is {slots}: it must be at least 1")
-        self.model, self.on_loop = name, not threaded
+        self.model, self.native_calls, self.on_loop = name, tokenizer.native_calls, not threaded
         self.max_context = self._context = model.config.max_position_embeddings
         self._vocabulary, self._tokenizer = model.config.vocab_size, tokenizer
         batch = DecodeBatch(model, tokenizer.eos_ids, version=version, slots=slots, cache_bytes=cache_bytes)
@@ -71,15 +71,17 @@ class LocalEngine(TokenEngine):
         threaded: bool = True,
         dtype: torch.dtype | None = None,
         device: str = "cpu",
+        template: Mapping[str, Any] | None = None,
     ) -> LocalEngine:
         """Load a Hugging Face folder, to compute on `device`, `cpu` or `cuda`, in `dtype` or, by default, in what the
-        processor computes fastest. ValueError if the folder lacks its config, weights or tokenizer.
+        processor computes fastest. `template` has arguments of its chat template. ValueError if the folder lacks its
+        config, weights or tokenizer.
         """
         if not (folder / "config.json").is_file():
             raise ValueError(f"{folder} has no config.json: it is not a model folder")
         if not any(folder.glob("*.safetensors")):
             raise ValueError(f"{folder} has no weights: there is no safetensors file")
-        tokenizer, name = Tokenizer(folder), folder.resolve().name
+        tokenizer, name = Tokenizer(folder, template), folder.resolve().name
         if is_large(folder):
             use_all_cores()
         model = open_decoder(folder, dtype or fastest_dtype(folder, device)).to(device)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import groupby
@@ -127,13 +127,19 @@ def _pair(row: Any, place: str) -> Pair:
     return pair
 
 
-def pair_rows(model_folder: Path, rows_file: Path, longest: int | None = None) -> list[Row]:
+def pair_rows(
+    model_folder: Path,
+    rows_file: Path,
+    longest: int | None = None,
+    template: Mapping[str, Any] | None = None,
+) -> list[Row]:
     """The rows of the pairs of a file, without those of more than `longest` tokens or than the model's context.
+    `template` has arguments of the chat template.
 
     UserError for pairs that cannot be used.
     """
     with user_input():
-        tokenizer = Tokenizer(model_folder)
+        tokenizer = Tokenizer(model_folder, template)
     pairs = read_pairs(rows_file)
     rows = rows_of(pairs, tokenizer, end_of_text(tokenizer, model_folder))
     for number, (pair, row) in enumerate(zip(pairs, rows, strict=True), 1):
@@ -162,9 +168,10 @@ def continued(rows: list[Row]) -> list[Row]:
     return joined
 
 
-def row_course(model: Trainable, base: Path, rows: list[Row]) -> Course:
-    """Train the model of the Hugging Face folder `base` on `rows`, each once per epoch."""
-    return Course(model, partial(epoch_part, rows), ModelFiles(base).write, pools=ceil(len(rows) / POOL))
+def row_course(model: Trainable, base: Path, rows: list[Row], template: Mapping[str, Any] | None = None) -> Course:
+    """Train the model of the Hugging Face folder `base` on `rows`, each once per epoch. The trained model keeps the
+    arguments `template` of the chat template."""
+    return Course(model, partial(epoch_part, rows), ModelFiles(base, template).write, pools=ceil(len(rows) / POOL))
 
 
 def rows_of(pairs: list[Pair], tokenizer: Tokenizer, end: int) -> list[Row]:

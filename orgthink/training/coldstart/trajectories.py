@@ -14,7 +14,7 @@ from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from orgthink.engines.engine import Context
 from orgthink.evaluation.specs import OrganizationSpec
@@ -136,15 +136,21 @@ def _balanced(candidates: list[_Candidate], most: float) -> list[_Candidate]:
 
 
 def trajectory_rows(
-    run: RunFolder, model_folder: Path, *, most: float = 0.5, longest: int | None = None
+    run: RunFolder,
+    model_folder: Path,
+    *,
+    most: float = 0.5,
+    longest: int | None = None,
+    template: Mapping[str, Any] | None = None,
 ) -> tuple[list[Row], Selection]:
     """The training rows of a run's selected trajectories, and the selection.
 
-    `longest` is the largest number of tokens in a row. `most` is the largest share of calls for one tool. The run is
-    read twice, so only the rows stay in memory. UserError with the reasons if no trajectory can be selected.
+    `longest` is the largest number of tokens in a row. `most` is the largest share of calls for one tool. `template`
+    has arguments of the chat template. The run is read twice, so only the rows stay in memory. UserError with the
+    reasons if no trajectory can be selected.
     """
     with user_input():
-        tokenizer = Tokenizer(model_folder)
+        tokenizer = Tokenizer(model_folder, template)
     end = end_of_text(tokenizer, model_folder)
 
     def spelled(episode: Episode) -> Row | None:

@@ -76,7 +76,7 @@ def _below(hint: Any, place: Mapping[str, Any]) -> dict[str, Any]:
 def _number(text: str) -> Any:
     """A number or truth value for those who get it unchecked, such as vLLM's arguments; else the text itself."""
     try:
-        return json.loads(text)
+        return json.loads(text.lower() if text in ("True", "False") else text)
     except ValueError:
         return text
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ import torch
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.models.lora import LoraSettings
 from orgthink.models.processor import fastest_dtype
+from orgthink.models.tokenizer import Tokenizer
 from orgthink.models.trainable import Trainable, open_trainable, resolve_device, torch_dtype
 from orgthink.record.folder import RunFolder
 from orgthink.tasks import file_of
@@ -52,6 +53,8 @@ class FromModel:
     """Name of a shipped model or path of a model folder to start from; `None`: the user must give `--model`."""
     lora: LoraSettings | None = None
     """Low-rank adapter to train instead of the weights; `None`: all weights are trained."""
+    template: dict[str, Any] = field(default_factory=dict)
+    """Arguments of the model's chat template, such as `enable_thinking`. The trained model keeps them."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Data type of the weights."""
     device: str = "auto"
@@ -86,7 +89,9 @@ class FromModel:
         return open_trainable(folder, **how)
 
     def require(self) -> None:
-        model_folder(self.model)
+        folder = model_folder(self.model)
+        if self.template:
+            Tokenizer(folder, self.template)
         resolve_device(self.device)
         if self.dtype != "float32" and self.lora is None:
             raise UserError(

@@ -117,7 +117,8 @@ class Pairs(FromModel):
 
         base = self.start_folder(folder)
         file = program_pairs(self._synthesis(), folder.path / "traces") if self.pairs is None else Path(self.pairs)
-        course = row_course(self.open(base), base, pair_rows(base, file, self.longest))
+        rows = pair_rows(base, file, self.longest, self.template)
+        course = row_course(self.open(base), base, rows, self.template)
         made_for = _made_for(file)
         require_unchanged(folder, "pairs.json", file, {"sha256": sha256(file)})
 
@@ -171,7 +172,7 @@ class Trajectories(FromModel):
         left_out = {"left_out": selection.left_out}
         require_unchanged(folder, "trajectories.json", self.episodes, {"ids": list(selection.ids)}, left_out)
         show(selection.summary)
-        return train(row_course(self.open(base), base, rows), self.settings, folder, report)
+        return train(row_course(self.open(base), base, rows, self.template), self.settings, folder, report)
 
     def _rows(self, base: Path) -> tuple[list[Row], Selection]:
         """The training rows for a model, and the selection. UserError if the run folder is missing or no trajectory is
@@ -181,7 +182,8 @@ class Trajectories(FromModel):
         assert self.episodes is not None
         known = [length for length in (self.longest, context_of(base)) if length is not None]
         run = RunFolder.open(Path(self.episodes))
-        return trajectory_rows(run, base, most=self.most, longest=min(known, default=None))
+        most, longest = self.most, min(known, default=None)
+        return trajectory_rows(run, base, most=most, longest=longest, template=self.template)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +253,7 @@ class Reinforced(FromModel, ABC):
             folder,
             pack_tokens=self.pack_tokens,
             reference=open_trainable(folder, **reference) if self.settings.loss.kl > 0 else None,
+            template=self.template,
         )
 
     def open_sampler(self, folder: Path) -> Engine:
@@ -262,6 +265,7 @@ class Reinforced(FromModel, ABC):
         if self.sampler == "local":  # the settings of vLLM in a recipe stay there
             settings = {"slots": SLOTS} | {name: settings[name] for name in LOCAL_SETTINGS & settings.keys()}
             settings["device"] = resolve_device(str(settings.get("device", "cpu")))
+        settings = settings | ({"template": self.template} if self.template else {})
         engine = asyncio.run(opener(self.sampler)(str(folder), threaded=False, **settings))
         if not engine.updatable:
             raise UserError(f"sampler {self.sampler}: its weights cannot be updated, so it cannot sample for training")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -54,13 +54,13 @@ NODE_CHECK = 2.0
 class VerlBackend:
     """Model and optimizer in verl's workers, the sampler in its rollout servers."""
 
-    def __init__(self, trainer: Any, sampler: Engine, base: Path) -> None:
+    def __init__(self, trainer: Any, sampler: Engine, base: Path, template: Mapping[str, Any] | None = None) -> None:
         """`trainer` is verl's. `base` is the folder of the starting model; checkpoints get its tokenizer and other
-        files.
+        files, and the arguments `template` of the chat template.
 
         UserError if that cannot be done.
         """
-        self._trainer, self.sampler, self._model_files = trainer, sampler, ModelFiles(base)
+        self._trainer, self.sampler, self._model_files = trainer, sampler, ModelFiles(base, template)
         self._workers = trainer.actor_rollout_wg
         self._parts = max(self._workers._query_dispatch_info("actor")) + 1
         self._numbers = count()
@@ -197,14 +197,17 @@ class OrganizationTrainer(PPOTrainer):
         assert isinstance(job, Reinforced), "launch.py refuses other jobs"
         base, client = model_folder(job.model), agent_loop_manager.client
         stretch = self.config.orgthink.stretch
-        engine = VerlEngine(client, Tokenizer(base), name=base.name, context=max_context(job), stretch=stretch)
+        engine = VerlEngine(
+            client, Tokenizer(base, job.template), name=base.name, context=max_context(job), stretch=stretch
+        )
 
         def report(line: dict[str, Any]) -> None:
             show(f"step {line['step']}/{job.steps}  {job.settings.progress_text(line)}")
 
         with _watched_nodes(lambda message: folder.write(FAULT, message)):
             try:
-                train_policy(VerlBackend(self, engine, base), job.source(), job.settings, folder, report)
+                backend = VerlBackend(self, engine, base, job.template)
+                train_policy(backend, job.source(), job.settings, folder, report)
             except UserError as error:  # Ray would wrap it
                 folder.write(FAULT, str(error))
                 raise

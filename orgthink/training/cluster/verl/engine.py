@@ -36,7 +36,7 @@ class VerlEngine(TokenEngine):
         one server, which has their prefix in its cache. `context` is the most tokens the model reads, `stretch` the
         most tokens of a request.
         """
-        self.model = name
+        self.model, self.native_calls = name, tokenizer.native_calls
         self.max_context = self._context = context
         self._client, self._tokenizer, self._stretch = client, tokenizer, stretch
 
