@@ -108,9 +108,9 @@ def say_made_for(folder: Path, entries: Mapping[str, Any]) -> None:
 
     A budget replaces the whole former one: a model that is trained again is not made for both.
     """
-    if not entries:
-        return
     file = folder / "orgthink.json"
+    if not entries and not file.is_file():
+        return
     known = json_object(file) if file.is_file() else {}
     if "max_tokens" in entries:
         known = {name: value for name, value in known.items() if name not in _ALLOWED}

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import torch
 from safetensors import SafetensorError
 
-from orgthink.models.trainable import Trainable
+from orgthink.models.trainable import Trainable, say_made_for
 from orgthink.util.errors import UserError
 from orgthink.util.files import open_to_read, read_whole, require_unmoved, sync_folder, write_whole
 from orgthink.util.settings import plain, typed
@@ -128,6 +128,7 @@ def store(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> N
     """Write weights and optimizer into a folder with a subfolder `model`. OSError if they cannot be written."""
     try:
         model.save(folder / "model")
+        say_made_for(folder / "model", {})  # the adapter is new: its folder has no orgthink.json yet
         torch.save(optimizer.state_dict(), folder / "trainer.pt")
     except (SafetensorError, RuntimeError) as error:  # a full disk
         raise OSError(f"{folder}: {' '.join(str(error).split())}") from error

@@ -53,7 +53,7 @@ class Dictated(LocalEngine):
         self.replies, self.contexts = list(replies), list[Context]()
         return self
 
-    async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+    async def stream(self, context: Context, sampling: Sampling, adapter: str | None = None) -> AsyncGenerator[Chunk]:
         self.contexts.append(context)
         (end,) = self._tokenizer.eos_ids
         ids = (*self._tokenizer.encode(self.replies.pop(0)), end)

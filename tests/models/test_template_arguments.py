@@ -122,7 +122,7 @@ def test_roles_and_labels_have_arguments_of_their_own(folder: Path) -> None:
         ("style", {}, r"--template style: write \[ROLE.\]NAME=VALUE"),
         ("messages=1", {}, "messages of a chat template"),
         ("add_generation_prompt=false", {"model": "m", "url": "http://localhost:1/v1"}, "add_generation_prompt of a"),
-        ("style=1", {"model": "person:Ann"}, "person:Ann takes no arguments of a chat template"),
+        ("style=1", {"model": f"{__file__}:opened:x"}, "opened:x takes no arguments of a chat template"),
     ],
 )
 def test_bad_arguments_are_one_line(folder: Path, given: str, more: dict[str, Any], says: str) -> None:
@@ -182,8 +182,10 @@ def test_trained_models_keep_the_arguments(thinking_policy: Path, tmp_path: Path
 
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text('{"query": "organizer sequential", "response": "1 + 2"}\n')
-    given = ["asyncthink-sft", *model, "--pairs", str(pairs)]
+    given = ["asyncthink-sft", *model, "--pairs", str(pairs), "--lora", "4"]
     assert trained(tmp_path / "sft", given) == {"template": {"enable_thinking": False}}
+    adapter = tmp_path / "sft/checkpoints/step-000001/model/adapter/orgthink.json"
+    assert json.loads(adapter.read_text()) == {"template": {"enable_thinking": False}}
 
 
 def test_a_training_refuses_arguments_before_it_begins(thinking_policy: Path, tmp_path: Path, capsys: Any) -> None:

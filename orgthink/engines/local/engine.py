@@ -172,7 +172,8 @@ class _Adapted(TokenEngine):
 
     def __init__(self, engine: LocalEngine, adapter: str) -> None:
         self.model, self.max_context, self.on_loop = f"{engine.model}/{adapter}", engine.max_context, engine.on_loop
-        self._tokenizer, self._engine, self._adapter = engine._tokenizer, engine, adapter
+        self._tokenizer, self.native_calls = engine._tokenizer, engine.native_calls
+        self._engine, self._adapter = engine, adapter
 
     def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         return self._engine.stream(context, sampling, self._adapter)

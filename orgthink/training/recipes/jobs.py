@@ -117,8 +117,7 @@ class Pairs(FromModel):
 
         base = self.start_folder(folder)
         file = program_pairs(self._synthesis(), folder.path / "traces") if self.pairs is None else Path(self.pairs)
-        rows = pair_rows(base, file, self.longest, self.template)
-        course = row_course(self.open(base), base, rows, self.template)
+        course = row_course(self.open(base), base, pair_rows(base, file, self.longest, self.template), self.template)
         made_for = _made_for(file)
         require_unchanged(folder, "pairs.json", file, {"sha256": sha256(file)})
 

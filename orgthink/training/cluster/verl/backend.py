@@ -206,8 +206,7 @@ class OrganizationTrainer(PPOTrainer):
 
         with _watched_nodes(lambda message: folder.write(FAULT, message)):
             try:
-                backend = VerlBackend(self, engine, base, job.template)
-                train_policy(backend, job.source(), job.settings, folder, report)
+                train_policy(VerlBackend(self, engine, base, job.template), job.source(), job.settings, folder, report)
             except UserError as error:  # Ray would wrap it
                 folder.write(FAULT, str(error))
                 raise
