@@ -137,6 +137,36 @@ def test_an_adapter_gives_the_gradient_and_the_logits_of_peft(smollm2, tmp_path)
         torch.testing.assert_close(merged(ids).logits, theirs(ids).logits, rtol=1e-4, atol=1e-3)
 
 
+async def test_three_roles_decode_in_one_batch_each_as_its_adapter_was_trained(smollm2):
+    """Greedy, and with the log-probabilities of the trainer."""
+    roles, question = ("solver", "verifier", "corrector"), (Message("user", "Write a list of ten rivers."),)
+    model = open_trainable(smollm2, LoraSettings(rank=16), roles=roles)
+    with torch.no_grad():
+        for i, weight in enumerate(weight for weight in model.parameters() if weight.requires_grad):
+            weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(i)) * 0.01)
+    engine = LocalEngine.open(smollm2, dtype=torch.float32)
+    await engine.update_adapters(model.role_adapters, "1")
+
+    async def sampled(role: str) -> list[Any]:
+        stream = engine.for_role(role).stream(Context(question, [engine.prompt(question)]), Sampling(32, 0.0))
+        return [chunk async for chunk in stream]
+
+    found = await asyncio.gather(*map(sampled, roles))
+    prompt = list(engine.prompt(question).token_ids or ())
+    assert engine.counters.steps < 64 and engine.counters.reused_prompt_tokens == 0
+    await engine.aclose()
+    texts = [tuple(i for chunk in chunks for i in chunk.token_ids) for chunks in found]
+    assert len(set(texts)) == 3
+    for role, ids, chunks in zip(roles, texts, found, strict=True):
+        model.use(role)
+        with torch.no_grad():
+            logits = model(torch.tensor([[*prompt, *ids]]))[0, len(prompt) - 1 : -1]
+        assert logits.argmax(-1).tolist() == list(ids)
+        wanted = logits.log_softmax(-1).gather(1, torch.tensor(ids)[:, None])[:, 0]
+        logprobs = torch.tensor([p for chunk in chunks for p in chunk.logprobs])
+        torch.testing.assert_close(logprobs, wanted, rtol=0, atol=1e-3)
+
+
 def _whole(source: Path, folder: Path) -> Path:
     """The folder with the other files of its model."""
     for file in source.glob("*.json"):
