@@ -22,6 +22,8 @@ SEGMENT = 376
 estimate may miss."""
 NOTHING = "none"
 """The result of a worker without a solution."""
+OMITTED = 0.2
+"""Share of the traces that leave a part out."""
 
 _TOKENS = re.compile(r"[0-9]|[^\W\d]+| |\n|[^\w\s]")
 """What tokenizers of digits make of the texts: a few tokens less, as many words begin with their space."""
@@ -74,16 +76,27 @@ class _Scanner:
                 return
 
     def learn(self, returned: str) -> None:
-        """What an organizer writes after a Join."""
+        """Add what a worker has returned."""
         self.known += [] if returned == NOTHING else returned.split("\n")
-        self.text += f" Now {min(len(self.known), self.problem.required)} of {self.problem.required}."
+
+    def count(self, left: Sequence[str], running: Sequence[str]) -> None:
+        """Write where an organizer stands: without this, a small model repeats parts, and joins what it never forked.
+        `left` are the first numbers that nobody has, `running` the forks without a join."""
+        self.text += f"Now {min(len(self.known), self.problem.required)} of {self.problem.required}."
+        if not self.done:
+            self.text += f" Left: {', '.join(left) or NOTHING}. Running: {', '.join(running) or NOTHING}."
 
 
 def write(problem: Problem, capacity: int, rng: random.Random) -> list[Trace]:
-    """The traces of an organizer and its workers, whose segments have at most `SEGMENT` tokens."""
+    """The traces of an organizer and its workers, whose segments have at most `SEGMENT` tokens.
+
+    Some organizers leave a part out, so that a trace may end without all solutions: a model that has missed one must
+    know how to end as well.
+    """
     firsts = sorted(problem.data["numbers"])[1:]
     while True:
-        order = rng.sample(firsts, len(firsts)) if rng.random() < 0.5 else firsts
+        taken = sorted(rng.sample(firsts, len(firsts) - (rng.random() < OMITTED)))
+        order = rng.sample(taken, len(taken)) if rng.random() < 0.5 else taken
         parts = [str(first) for first in order]
         structure = random_structure(rng, parts, rng.randint(1, capacity), largest_fork=3)
         texts = _texts(problem, structure, rng)
@@ -95,24 +108,35 @@ def write(problem: Problem, capacity: int, rng: random.Random) -> list[Trace]:
 def _texts(problem: Problem, structure: Sequence[Step], rng: random.Random) -> list[str]:
     """The organizer's whole context and the workers' texts, by a structure whose parts are first numbers."""
     forking = any(step.action == "fork" for step in structure)
-    organizer = _Scanner(problem, rng.choice(SHARED if forking else OPENINGS))
+    left = [part for step in structure if step.action != "join" for part in step.parts]
+    opening = rng.choice(SHARED if forking else OPENINGS)
+    organizer = _Scanner(problem, f"{opening} Parts: {', '.join(left)}.")
     workers: list[str] = []
     results: dict[str, str] = {}
+    running: list[str] = []
     for step in structure:
         if organizer.done:
             break
         match step.action:
             case "think":
                 organizer.scan(int(step.parts[0]))
+                left.remove(step.parts[0])
+                organizer.text += "\n"
+                organizer.count(left, running)
             case "fork":
                 organizer.text += "\n" + DIALECT.render(Fork(step.key, _query(problem, step.parts, rng)))
                 text, results[step.key] = _worker(problem, step.parts)
                 workers.append(text)
+                running.append(step.key)
+                left = [part for part in left if part not in step.parts]
             case "join":
                 organizer.text += "\n" + DIALECT.render(Join(step.key))
                 organizer.text += DIALECT.injection(step.key, results[step.key])
                 organizer.learn(results[step.key])
-    answer = "\n".join(organizer.known[: problem.required])
+                running.remove(step.key)
+                organizer.text += " "
+                organizer.count(left, running)
+    answer = "\n".join(organizer.known[: problem.required]) or NOTHING
     return [f"{organizer.text}\n{DIALECT.render(Answer(answer))}", *workers]
 
 

@@ -108,9 +108,7 @@ class Pairs(FromModel):
         assert self.task is not None
         style = program_of(self.task).prompts
         with user_input():
-            return Synthesis(
-                self.task, self.traces, None, self.capacity, style, correct_only=True, seed=self.settings.seed
-            )
+            return Synthesis(self.task, self.traces, None, self.capacity, style, seed=self.settings.seed)
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         from orgthink.training.coldstart.pairs import pair_rows, row_course
