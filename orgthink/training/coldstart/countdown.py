@@ -81,7 +81,7 @@ class _Scanner:
 
     def count(self, left: Sequence[str], running: Sequence[str]) -> None:
         """Write where an organizer stands: without this, a small model repeats parts, and joins what it never forked.
-        `left` are the first numbers that nobody has, `running` the forks without a join."""
+        `left` are the first numbers that are not scanned or forked, `running` the forks without a join."""
         self.text += f"Now {min(len(self.known), self.problem.required)} of {self.problem.required}."
         if not self.done:
             self.text += f" Left: {', '.join(left) or NOTHING}. Running: {', '.join(running) or NOTHING}."

@@ -1,0 +1,81 @@
+"""SmolLM2-135M taught to organize: `python -m papers.smollm2 LABEL=RUN …` stores evaluations; without one it prints.
+
+No claim is made here: one training shows that a real model learns the protocol, and what 20 steps of RL change.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import fmean
+
+from orgthink.measure.accuracy import all_correct, has_format_error
+from orgthink.measure.estimate import average, difference, proportion
+from orgthink.measure.latency import critical_path
+from orgthink.measure.usage import forks, sampled_tokens
+from orgthink.record.episode import Episode
+from orgthink.record.folder import RunFolder
+from papers import outcomes
+from papers.__main__ import interval, put
+from papers.claims import Rows, rows
+from papers.outcomes import HERE, Outcome
+
+NAME = "smollm2"
+BEFORE, AFTER = "after fine-tuning, T = 1", "after RL, T = 1"
+"""Rows that are compared."""
+
+
+def outcome(label: str, episode: Episode) -> Outcome:
+    """What is stored of an episode."""
+    return Outcome(
+        row=label,
+        training=0,
+        problem=episode.problem.id,
+        solved=bool(all_correct(episode)),
+        path=critical_path(episode),
+        tokens=sampled_tokens(episode),
+        forks=forks(episode),
+        followed=not has_format_error(episode),
+    )
+
+
+def store(runs: Iterable[tuple[str, Path]]) -> None:
+    """Store the episodes of run folders under their labels; rows with other labels stay."""
+    found = rows(NAME) if outcomes.path_of(NAME).exists() else Rows()
+    for label, folder in runs:
+        found[label] = [outcome(label, episode) for episode in RunFolder.open(folder).episodes()]
+    outcomes.write(NAME, (one for each in found.values() for one in each))
+
+
+def table(found: Rows) -> str:
+    """A line for each row, with 95 % intervals over problems, in Markdown; and what RL changed."""
+    head = "| model, temperature | problems | protocol followed, % | solved, % | critical path | tokens | forks |"
+    lines = [head, "|---|--:|--:|--:|--:|--:|--:|"]
+    for label, each in found.items():
+        followed = interval(proportion((one.problem, one.followed) for one in each), 100, 0)
+        share = interval(proportion((one.problem, one.solved) for one in each), 100, 0)
+        path = interval(average((one.problem, one.path) for one in each), 1, 0)
+        tokens, forked = fmean(one.tokens for one in each), fmean(one.forks for one in each)
+        lines.append(f"| {label} | {len(each)} | {followed} | {share} | {path} | {tokens:.0f} | {forked:.1f} |")
+    if BEFORE in found and AFTER in found:
+        pair = found[AFTER], found[BEFORE]
+        gap = difference(*([(one.problem, one.solved) for one in each] for each in pair))
+        shorter = difference(*([(one.problem, one.path) for one in each] for each in pair))
+        lines.append(
+            f"\nRL, T = 1: solved {interval(gap, 100, 0)} points, critical path {interval(shorter, 1, 0)} steps."
+        )
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> None:
+    """Store what is given, and write the table into the page."""
+    if arguments:
+        store((label, Path(folder)) for label, _, folder in (argument.rpartition("=") for argument in arguments))
+    text = table(rows(NAME))
+    put(HERE / f"{NAME}.md", text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
