@@ -35,7 +35,7 @@ ROWS, PROMPT, RESPONSE = 8, 90, 250
 """Rows of a step of fine-tuning, their prompts and their trained tokens: those of a scan of a countdown."""
 NEW = 48
 """Tokens that each row decodes."""
-TRACES = 8
+TRACES = 3
 """Traces whose pairs are trained."""
 
 
