@@ -158,9 +158,9 @@ async def function(problem, session):
     return "4"
 
 class Sums:
-    name = "sums"
+    name = "two-and-two"
     def problems(self, split, seed):
-        return repeat(Problem("2+2", "sums", "2 + 2?"))
+        return repeat(Problem("2+2", "two-and-two", "2 + 2?"))
     def grade(self, problem, answer):
         return Grade(int(answer == "4"), 1)
 
