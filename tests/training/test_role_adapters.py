@@ -138,7 +138,7 @@ def test_a_run_resumes_to_the_bit_and_its_checkpoint_opens(tmp_path, monkeypatch
     assert all(line["logprob_difference_max"] < 1e-4 for line in metrics(whole)), "each role samples by its adapter"
     last, other = (checkpoint.saved(run)[-1] for run in (whole, cut))
     assert same(weights(last / "model"), weights(other / "model"))
-    assert same(*(torch.load(each / "trainer.pt") for each in (last, other)))
+    assert same(*(torch.load(each / "trainer.pt", weights_only=True) for each in (last, other)))
     assert same(load_file(last / "model" / "model.safetensors"), load_file(TINY / "model.safetensors"))
     for role in ROLES:
         moved = [name for name, weight in weights(last / "model")[role].items() if "lora_B" in name and weight.any()]
