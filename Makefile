@@ -199,6 +199,7 @@ test-clients: clients proxy sandbox  ## the published clients, unchanged, agains
 	OMP_NUM_THREADS=1 $(CLIENTS)/bin/python -m pytest -m clients packages/pocket/tests/clients tests/export tests/tasks tests/engines/test_litellm_proxy.py
 
 gpu: $(GPU)/.ready  ## an environment with the real vLLM, on a GPU
+	@$(MAKE) --no-print-directory sandbox || true  # only ParaManager's programs need it
 
 $(GPU)/.ready: pyproject.toml packages/pocket/pyproject.toml requirements/gpu.lock | $(UV)
 	$(call locked,$(GPU),gpu)
@@ -206,6 +207,7 @@ $(GPU)/.ready: pyproject.toml packages/pocket/pyproject.toml requirements/gpu.lo
 	touch $@
 
 verl-gpu: $(VERL_GPU)/.ready  ## an environment with the real verl and its own vLLM, on a GPU
+	@$(MAKE) --no-print-directory sandbox || true
 
 $(VERL_GPU)/.ready: pyproject.toml packages/pocket/pyproject.toml requirements/verl-gpu.lock | $(UV)
 	$(call locked,$(VERL_GPU),verl-gpu)

@@ -83,6 +83,16 @@ def test_the_demo_the_tests_and_each_engine_have_a_lock() -> None:
         assert name == "build" or f",{name})" in makefile, f"nothing installs {name}.lock"
 
 
+def test_environments_for_gpus_hold_what_the_cluster_scripts_need() -> None:
+    """Their tasks are `math:FILE`, which math-verify grades, and `verl:FILE`, which may be a parquet file."""
+    line = re.search(r"pip install -e '\.\[(.+?)]' 'verl\[vllm]", (ROOT / "docs" / "your_gpus.md").read_text())
+    assert line is not None and {"verl", "math", "data"} <= {*line[1].split(",")}
+    for extra in ("math", "data"):
+        for requirement in map(Requirement, PROJECT["optional-dependencies"][extra]):
+            for name in ("gpu", "verl-gpu"):
+                assert canonicalize_name(requirement.name) in locked(name), f"{name}.lock lacks {requirement}"
+
+
 def test_there_is_one_version_of_torch() -> None:
     (metadata,) = tomllib.loads((FOLDER / "uv.toml").read_text())["dependency-metadata"]
     assert TORCH in list(wanted(FOLDER / "vllm-overrides.txt"))

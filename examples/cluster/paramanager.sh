@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # ParaManager, Qwen3-4B-Instruct-2507 after its fine-tuning, one node of 8 H200: 4 train the manager, 3 serve the frozen
-# pool. Search-R1's retriever answers on port 8000, or where RETRIEVER says.
+# pool. Search-R1's retriever answers on port 8000, or where RETRIEVER says. Programs run in bubblewrap, or at the
+# SandboxFusion server SANDBOX.
 # docs/papers/ says which numbers are the paper's. This script has not been run on GPUs.
 set -euo pipefail
-[ $# = 2 ] || { echo "usage: $0 MODEL TASK: a folder, math:FILE or verl:FILE" >&2; exit 2; }
-task=${2%%:*}:$(realpath "${2#*:}") # verl's processes start elsewhere
+[ $# = 2 ] || { echo "usage: $0 MODEL TASK: a folder, math:FILE, math:FILE@1/2 or verl:FILE" >&2; exit 2; }
 trap 'kill $(jobs -p)' EXIT
 
 serve() { CUDA_VISIBLE_DEVICES=$1 vllm serve "$2" --port "$3" --max-model-len 65536 --generation-config vllm & }  # without its top-k
@@ -19,6 +19,7 @@ for port in 8001 8002 8003; do
 done
 
 CUDA_VISIBLE_DEVICES=0,1,2,3 orgthink train paramanager-qwen3 --model "$1" --out runs/paramanager-qwen3 \
-  --set "rollout.task=$task" sampler_settings.gpu_memory_utilization=0.5 \
+  --set "rollout.task=$2" sampler_settings.gpu_memory_utilization=0.5 \
   rollout.organization.settings.suite.corpus="${RETRIEVER:-http://localhost:8000}" \
+  rollout.organization.settings.suite.sandbox="${SANDBOX:-bubblewrap}" \
   --backend verl --cluster nodes=1 gpus=4 tensor_parallel=1

@@ -17,6 +17,8 @@ from orgthink.training.cluster.sizing.recipe import plans
 from orgthink.training.cluster.verl import launch
 from orgthink.training.recipes.jobs import Job, Policy, Reinforced
 from orgthink.training.recipes.registry import RECIPES, adjusted
+from orgthink.util.references import absolute
+from orgthink.util.settings import plain
 
 ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "tests" / "data" / "deepscaler.jsonl"
@@ -44,9 +46,9 @@ class Script:
 
 
 SCRIPTS = [
-    Script("asyncthink", ("base", "pairs.jsonl", "math:rows.jsonl"), "qwen3-4b", "h200"),
-    Script("marsrl", ("base", "math:rows.jsonl"), "qwen3-30b-a3b", "h100"),
-    Script("paramanager", ("base", "verl:rows.parquet"), "qwen3-4b-2507", "h200"),
+    Script("asyncthink", ("base", "pairs.jsonl", "math:rows.jsonl@1/2"), "qwen3-4b", "h200"),
+    Script("marsrl", ("base", "math:rows.jsonl@1/2"), "qwen3-30b-a3b", "h100"),
+    Script("paramanager", ("base", "verl:rows.parquet@1/2"), "qwen3-4b-2507", "h200"),
 ]
 each = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 
@@ -94,6 +96,19 @@ def test_every_setting_is_known_and_verl_accepts_the_job(
             job, placement = job_of(training, tmp_path), launch.placement_of(training.cluster, "cuda")
             launch.require(job, placement)
             assert isinstance(job, Policy) <= (placement.nodes == 1)
+
+
+@each
+def test_a_part_of_a_file_reaches_processes_in_other_folders(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run folder stores whole paths, and verl's processes read it."""
+    monkeypatch.chdir(tmp_path)
+    task, _, file = script.arguments[-1].partition(":")
+    (tmp_path / file.partition("@")[0]).touch()
+    jobs = [job_of(training, tmp_path) for training in trainings(script, tmp_path)]
+    (stored,) = [absolute(plain(job))["settings"]["rollout"]["task"] for job in jobs if isinstance(job, Reinforced)]
+    assert stored == f"{task}:{tmp_path / file}"
 
 
 @pytest.mark.parametrize("script", [SCRIPTS[0], SCRIPTS[2]], ids=lambda script: script.name)
