@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from orgthink.util.tabular import json_object
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:
-    from orgthink.models.lora import Adapter
+    from orgthink.models.lora import Adapter, LoraSettings
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -91,6 +92,18 @@ def merged(adapter: Path, base: Path) -> Path:
         model.save_weights(Path(place))
         Path(place).rename(folder)
     return folder
+
+
+def require_same(adapter: Path, lora: LoraSettings, template: Mapping[str, Any]) -> None:
+    """UserError if training cannot go on with an adapter by these settings and arguments of the chat template."""
+    own, presets = _settings(adapter), adapter / "orgthink.json"
+    if (own.rank, own.alpha) != (lora.rank, lora.alpha):
+        way = f"--lora {own.rank} --set lora.alpha={own.alpha:g}"
+        raise UserError(f"{adapter} has rank {own.rank} and alpha {own.alpha:g}: go on with {way}")
+    former = json_object(presets).get("template", {}) if presets.is_file() else {}
+    if former != template:
+        given = " ".join(f"{name}={value}" for name, value in former.items())
+        raise UserError(f"{adapter} learned with other arguments of the chat template: go on with --template {given}")
 
 
 def _settings(adapter: Path) -> Any:

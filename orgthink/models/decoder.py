@@ -282,9 +282,9 @@ class Decoder(nn.Module):
         save_file(self.to_hf(), folder / "model.safetensors", metadata={"format": "pt"})
 
     def restore_adapter(self, folder: Path) -> None:
-        """Load the weights of an adapter with the same layers and rank. ValueError for another one."""
-        (adapters,) = self.adapters.values()
-        read_adapter(folder, adapters)
+        """Load an adapter with the same layers and rank into each of the own ones. ValueError for another one."""
+        for adapters in self.adapters.values():
+            read_adapter(folder, adapters)
 
     def restore(self, folder: Path) -> None:
         """Load weights that `save` wrote, or only the adapters. ValueError for a model of another shape."""

@@ -6,13 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from tiny_policy import TINY
 from tiny_recipes import TASK, TERSE
 
 from orgthink.cli import main
 from orgthink.measure.orchestration import managed
+from orgthink.models.adapters import base_of
 from orgthink.record.folder import RunFolder
 from orgthink.training.coldstart.pairs import read_pairs
+from orgthink.training.recipes.registry import training_of
 
 MODEL = ("--model", str(TINY))
 SMALL = ("rollout.problems=3", "rollout.group=4", "rollout.max_tokens=24", "rollout.limits.capacity=3")
@@ -50,6 +54,34 @@ def test_a_recipe_takes_any_model_and_task(tmp_path, capsys, recipe, lora):
     found = json.loads(seen.out)
     assert found["unnamed"] == ["--model"] and found["job"]["settings"]["rollout"]["task"] == "countdown"
     assert found["job"]["sampler"] == "local"
+
+
+def test_training_goes_on_with_an_adapter(tiny_policy, tmp_path, capsys):
+    """One adapter of the first base is what a cold start and reinforcement learning leave."""
+    rl = ["train", "asyncthink", "--task", TASK, "--steps", "1", "--lora", "4"]
+    settings = ("--set", *SMALL, STYLE, "learning_rate=1e-2")
+    assert main([*rl, *MODEL, "--out", str(tmp_path / "first"), *settings]) == 0
+    former = tmp_path / "first/checkpoints/step-000001/model"
+    again = [*rl, "--model", str(former / "adapter"), "--out"]
+    assert main([*again, str(tmp_path / "second"), *settings]) == 0
+    job = training_of(RunFolder.open(tmp_path / "second")).job
+    base = job.start_folder(RunFolder.create(tmp_path / "other", "train", {}))
+    assert base == TINY.resolve()
+    start, whole = job.open(base).to_hf(), load_file(former / "model.safetensors")
+    assert all(torch.allclose(start[name], whole[name], atol=1e-6) for name in whole)
+    second = tmp_path / "second/checkpoints/step-000001/model/adapter"
+    assert base_of(second) == str(base)
+    pair = [load_file(place / "adapter_model.safetensors") for place in (former / "adapter", second)]
+    assert pair[0].keys() == pair[1].keys() and any(not torch.equal(pair[0][name], pair[1][name]) for name in pair[0])
+    capsys.readouterr()
+    for given, complaint in (
+        (["--set", "lora.alpha=8"], "has rank 4 and alpha 32: go on with --lora 4 --set lora.alpha=32"),
+        (["--lora", "8"], "has rank 4 and alpha 32"),
+        (["--template", "enable_thinking=false"], "other arguments of the chat template"),
+    ):
+        assert main([*again, str(tmp_path / "none"), *given]) == 2
+        seen = capsys.readouterr().err
+        assert complaint in seen and not (tmp_path / "none").exists(), seen
 
 
 def test_the_cold_start_needs_only_a_model(tmp_path, tiny_policy, capsys):

@@ -26,7 +26,7 @@ RATE = 1e-5
 
 COLD_START = Pairs(
     SftSettings(
-        steps=600, learning_rate=2e-3, warmup=20, weight_decay=0.0, batch_tokens=2_600, pack_tokens=1_200, save_every=50
+        steps=480, learning_rate=2e-3, warmup=20, weight_decay=0.0, batch_tokens=2_600, pack_tokens=1_200, save_every=50
     ),
     lora=LoraSettings(16),
     task="countdown-small",

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 
 from orgthink.engines import EngineSpec, engine_spec
+from orgthink.models.adapters import base_of, is_adapter, require_same
 from orgthink.models.lora import LoraSettings
 from orgthink.models.processor import fastest_dtype
 from orgthink.models.tokenizer import Tokenizer
@@ -18,7 +19,7 @@ from orgthink.record.folder import RunFolder
 from orgthink.tasks import file_of
 from orgthink.training import checkpoint
 from orgthink.training.optimization import Optimization
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, user_input
 from orgthink.util.files import sha256
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import show
@@ -80,16 +81,28 @@ class FromModel:
         own = {"lora": self.lora, "dtype": dtype, "device": device, "seed": self.settings.seed}
         return {**own, "mixed_precision": mixed, "gradient_checkpointing": self.gradient_checkpointing}
 
+    @property
+    def former_adapter(self) -> Path | None:
+        """The adapter that training goes on with: the model to start from, if it is one and an adapter is trained."""
+        return Path(self.model) if self.lora and self.model and is_adapter(Path(self.model)) else None
+
     def open(self, folder: Path) -> Trainable:
-        """Open the model of this folder for training. A line says if it computes in bfloat16 and was not told to."""
+        """Open the model of this folder for training, with the adapter that training goes on with. A line says if it
+        computes in bfloat16 and was not told to."""
         how = self.how(folder)
         if how["mixed_precision"] and self.mixed_precision is None:
             other = "mixed_precision=false: all in float32"
             show(f"orgthink: training in bfloat16, with weights in float32 ({other})", error=True)
-        return open_trainable(folder, **how)
+        model = open_trainable(folder, **how)
+        if self.former_adapter is not None:
+            with user_input():
+                model.restore_adapter(self.former_adapter)
+        return model
 
     def require(self) -> None:
         folder = model_folder(self.model)
+        if self.lora is not None and (former := self.former_adapter) is not None:
+            require_same(former, self.lora, self.template)
         if self.template:
             Tokenizer(folder, self.template)
         resolve_device(self.device)
@@ -101,10 +114,12 @@ class FromModel:
 
     def start_folder(self, folder: RunFolder) -> Path:
         """The folder of the model that a training opens. UserError if it needs the first weights and they changed."""
-        base = model_folder(self.model)
+        former = self.former_adapter
+        base = model_folder(self.model if former is None else base_of(former))
         kl = isinstance(self.settings, Optimization) and self.settings.loss.kl > 0
         if self.lora is not None or kl:
-            weights = {file.name: sha256(file) for file in base.glob("*.safetensors")}
+            places = [base] if former is None else [base, former]
+            weights = {file.name: sha256(file) for place in places for file in place.glob("*.safetensors")}
             require_unchanged(folder, "base.json", base, weights)
         return base
 

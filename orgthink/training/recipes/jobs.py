@@ -249,7 +249,7 @@ class Reinforced(FromModel, ABC):
             self.open_sampler(folder),
             folder,
             pack_tokens=self.pack_tokens,
-            reference=open_trainable(folder, **reference) if self.settings.loss.kl > 0 else None,
+            reference=open_trainable(model_folder(self.model), **reference) if self.settings.loss.kl > 0 else None,
             template=self.template,
         )
 
