@@ -15,6 +15,12 @@ from orgthink.grammar.asyncthink import read
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)", re.DOTALL)
 _BRACE = re.compile(r"\\(?:f?boxed|fbox)\s*\{|\\[\\{}]|[{}]")
 """A brace, or one that a backslash makes text."""
+_LINE = re.compile(
+    r"^[ \t>#*_]*(?:final[ \t]+)?answer[ \t]*(?:[*_]+[ \t]*)?:(?P<text>.*)$", re.IGNORECASE | re.MULTILINE
+)
+"""A line `Answer: …`; Markdown may stand around it."""
+_EMPHASIS = "*_ \t\r\n"
+"""Ends the emphasis of the word before."""
 
 
 def after_thinking(text: str, ended: bool) -> str:
@@ -44,6 +50,19 @@ def boxed(text: str) -> list[str]:
     return found
 
 
+def final_result(answer: str) -> str:
+    """The content of the last `\\boxed{}` or of the last line `Answer: …`, the later of the two; else the whole text.
+
+    A result may stand on the lines after `**Answer:**`. Without a result there, the line is ignored.
+    """
+    lines = list(_LINE.finditer(answer))
+    within = answer[lines[-1].start("text") :] if lines else ""
+    line = lines[-1]["text"].strip() if lines else ""
+    if not within.strip(_EMPHASIS) or boxed(within):
+        return [answer, *boxed(answer)][-1].strip()
+    return line if line.strip(_EMPHASIS) else within.strip()
+
+
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """A proposed solution."""
@@ -52,6 +71,11 @@ class Proposal:
     """The text after the thinking."""
     answer: str | None
     """The last answer in the text, or what it boxed last; `None` without either."""
+
+    @property
+    def result(self) -> str | None:
+        """What is graded: the answer, or the whole text if no answer is marked in it; `None` for an empty text."""
+        return self.text or None if self.answer is None else self.answer
 
 
 def read_proposal(text: str, ended: bool) -> Proposal:

@@ -93,7 +93,8 @@ def _verdict(verifier: Trace, form: VerdictForm) -> Verdict:
 
 
 def _answer(solved: Trace) -> str | None:
-    return read_proposal(solved.returned or "", ended=True).answer
+    proposal = read_proposal(solved.returned or "", ended=True)
+    return proposal.result if solved.status is Status.OK else proposal.answer
 
 
 def _grade(episode: Episode, solved: Trace) -> Grade:

@@ -30,6 +30,12 @@ class Reply(NamedTuple):
     def answer(self) -> str | None:
         return read_proposal(self.text, ended=True).answer
 
+    @property
+    def result(self) -> str | None:
+        """What is graded: the answer, or a complete text without a marked one."""
+        proposal = read_proposal(self.text, ended=True)
+        return proposal.result if self.whole else proposal.answer
+
 
 def new_caller(session: Session, role: str, messages: tuple[Message, ...]) -> Agent:
     """An agent for one call. Its cost is 0 until it has decoded, so an agent that never starts costs nothing."""

@@ -3,7 +3,8 @@
     solution → verification-1 → correction-1 → verification-2 → correction-2 → …
 
 Each agent, named after its work, decodes to the end of its text. The others see of it only what follows its thinking,
-and nothing if it was cut off: half a solution is not judged, and half a correction does not replace a solution.
+and nothing if it was cut off: half a solution is not judged, and half a correction ends the loop. A draft is the
+solver's solution or a correction.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from orgthink.grammar.verdict import Report, Verdict, read_report
 from orgthink.organizations.prompts import prompt, style_named
@@ -20,7 +21,6 @@ from orgthink.record.episode import Message, Problem
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
-from orgthink.tasks.vote import prepared, vote
 from orgthink.util.errors import require_at_least
 
 Ask = Callable[..., Awaitable[Reply]]
@@ -31,7 +31,7 @@ Ask = Callable[..., Awaitable[Reply]]
 class VerifierCorrector(Organization):
     """A solver writes, a verifier judges, a corrector repairs until a solution passes (MarsRL).
 
-    If none passes, the answer that was most often judged correct wins.
+    If none passes, the draft that was verified most often wins, the earliest of equals, as in the authors' code.
     """
 
     prompts: str = "paper"
@@ -45,6 +45,9 @@ class VerifierCorrector(Organization):
     """Verifications at most: the first one, and one in each of the ten iterations of the authors' code."""
     attempts: int = 3
     """Times that the solver is asked at most, while its solution is cut off; 3 as in the authors' code."""
+    fallback: Literal["verified", "passed"] = "verified"
+    """Which reports count if no draft is accepted: all with a verdict, as in the authors' code, or `passed`: only those
+    that judge the draft correct, as in the paper's text. They differ for the last draft only."""
     name: str = "verifier-corrector"
 
     roles = ("solver", "verifier", "corrector")
@@ -63,12 +66,12 @@ class VerifierCorrector(Organization):
     async def run(self, problem: Problem, session: Session) -> str | None:
         root = session.controller()
         ask = partial(self._ask, problem, session, root)
-        drafts, believed = [await ask("solution", "solver")], list[str]()
-        session.so_far = lambda: _selected(problem, drafts, believed)
+        drafts, counted = [await ask("solution", "solver")], list[Reply]()
+        session.so_far = lambda: _selected(drafts, counted)
         with session.until_spent(root):
-            if await self._drafted(ask, drafts) and await self._accepted(ask, drafts, believed):
-                return drafts[-1].answer
-        return answered(_selected(problem, drafts, believed), drafts[-1], session)
+            if await self._drafted(ask, drafts) and await self._accepted(ask, drafts, counted):
+                return drafts[-1].result
+        return answered(_selected(drafts, counted), drafts[-1], session)
 
     async def _drafted(self, ask: Ask, drafts: list[Reply]) -> bool:
         """Ask for another solution if it is unusable; whether there is one to verify."""
@@ -92,27 +95,28 @@ class VerifierCorrector(Organization):
         """Whether a complete solution may be verified. Without a usable one it gives up."""
         return True
 
-    async def _accepted(self, ask: Ask, drafts: list[Reply], believed: list[str]) -> bool:
-        """Verify and correct; whether the last draft is accepted. `believed` gets the answers that were judged correct,
-        as often as they were."""
+    async def _accepted(self, ask: Ask, drafts: list[Reply], counted: list[Reply]) -> bool:
+        """Verify and correct; whether the last draft is accepted. `counted` gets a draft as often as it is verified."""
         passed = failed = corrections = 0
         for i in range(1, self.rounds + 1):
             draft = drafts[-1]
             report = await self._verify(ask, i, draft)
-            if report.verdict is Verdict.CORRECT and draft.answer is not None:
-                believed.append(draft.answer)
+            right, wrong = (report.verdict is verdict for verdict in (Verdict.CORRECT, Verdict.WRONG))
+            if right or (wrong and self.fallback == "verified"):
+                counted.append(draft)
+            if right:
                 passed, failed = passed + 1, 0
                 if passed == self.passes:
                     return True
-            elif report.verdict is not Verdict.UNPARSED:  # a draft without an answer fails, whatever its verdict
+            elif wrong:
                 passed, failed, corrections = 0, failed + 1, corrections + 1
                 if failed > self.failures or i == self.rounds:  # the last correction is verified too
                     break
                 key = f"correction-{corrections}"
                 corrected = await ask(key, "corrector", draft.text, report.findings)
-                if corrected.whole and not await self._usable(ask, key, corrected):
+                if not corrected.whole or not await self._usable(ask, key, corrected):
                     break
-                drafts.append(corrected if corrected.whole else draft)
+                drafts.append(corrected)
         return False
 
     async def _verify(self, ask: Ask, i: int, draft: Reply) -> Report:
@@ -124,9 +128,7 @@ class VerifierCorrector(Organization):
     ) -> Reply:
         """Let a role play a part, with what it is shown."""
         messages = role_prompt(self.prompts, self.templates.get(part, part), problem, solution, report)
-        reply = await ask(session, root, key, self.players.get(part, part), messages)
-        await prepared(problem, reply.answer)
-        return reply
+        return await ask(session, root, key, self.players.get(part, part), messages)
 
 
 def role_prompt(style: str, part: str, problem: Problem, solution: str = "", report: str = "") -> tuple[Message, ...]:
@@ -139,6 +141,7 @@ def report_of(style: str, text: str, whole: bool) -> Report:
     return read_report(text, style_named(style).verdicts) if whole else Report(Verdict.UNPARSED, "")
 
 
-def _selected(problem: Problem, drafts: list[Reply], believed: list[str]) -> str | None:
-    """The answer most often judged correct, the latest among equals; if none ever was, the latest answer of all."""
-    return vote(problem, believed[::-1]) or next((d.answer for d in reversed(drafts) if d.answer is not None), None)
+def _selected(drafts: list[Reply], counted: list[Reply]) -> str | None:
+    """The result of the draft that was counted most often, the earliest of equals; of a draft that was cut off only if
+    no draft is complete."""
+    return max(drafts, key=lambda draft: (draft.whole, draft.result is not None, counted.count(draft))).result

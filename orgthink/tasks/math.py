@@ -19,9 +19,8 @@ from orgthink.tasks.math_verifier import require_math_verify
 from orgthink.tasks.task import FileTask, Solution
 from orgthink.util.errors import UserError
 
-_ANSWER_FORM = "The answer is the final result alone."
-
-
+ANSWER_FORM = "Put your final answer in \\boxed{}."
+"""The same for files and benchmarks. Prompts of paper that send the bare problem leave it out."""
 _QUESTIONS, _ANSWERS = ("problem", "question", "prompt"), ("answer", "target")
 """Columns that hold the question and the reference answer: the first of each that a row has."""
 
@@ -44,9 +43,9 @@ class Math(FileTask):
         return Problem(
             id=f"{self.name}/{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}",
             task=self.name,
-            text=f"{text}\n\n{_ANSWER_FORM}",
+            text=f"{text}\n\n{ANSWER_FORM}",
             data={"answer": answer},
-            answer_form=_ANSWER_FORM,
+            answer_form=ANSWER_FORM,
         )
 
     def fits(self, data: Mapping[str, Any]) -> bool:
@@ -54,7 +53,7 @@ class Math(FileTask):
         return isinstance(answer, str) and bool(answer.strip())
 
     def grade(self, problem: Problem, answer: str) -> Grade:
-        r"""1 if the answer, or the content of its last `\boxed{}`, equals the row's answer, else 0."""
+        """1 if the final result of the answer equals the row's answer, else 0."""
         return Grade(int(is_same(problem.data["answer"], answer, problem.query)), problem.required)
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 from fractions import Fraction
 from typing import NamedTuple
 
-from orgthink.grammar.solution import boxed
+from orgthink.grammar.solution import final_result
 from orgthink.tasks import math_verifier
 
 LONGEST = 300
@@ -101,8 +101,9 @@ class Result(NamedTuple):
 
 
 def written(answer: str) -> str:
-    r"""The content of the last `\boxed{}`, or the whole text."""
-    return [answer, *boxed(answer)][-1].strip()
+    """The final result of an answer; of a long text without one, such as a proof, the last line."""
+    text = final_result(answer)
+    return text if len(text) <= LONGEST else text.rpartition("\n")[2]
 
 
 def extract(answer: str) -> str:

@@ -85,6 +85,20 @@ def test_the_answer_is_the_last_one_after_the_thinking(text, answer):
     assert read_proposal(text, ended=True).answer == answer
 
 
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("so <ANSWER>7</ANSWER>.", "7"),
+        (r"so \boxed{7}.", "7"),
+        ("hm </think> 7 ", "7"),
+        ("<ANSWER></ANSWER>", ""),
+        ("", None),
+    ],
+)
+def test_a_solution_without_a_marked_answer_is_graded_as_a_whole(text, result):
+    assert read_proposal(text, ended=True).result == result
+
+
 @given(TAGGED | st.text(), st.booleans())
 @example("</think><ANSWER>7</ANSWER>", True)
 def test_a_proposal_is_a_proposal_of_its_own_text(text, ended):

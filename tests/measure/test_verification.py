@@ -85,8 +85,15 @@ def test_a_solution_without_verdict_is_judged_again_as_the_solvers():
 
 
 def test_a_correction_that_was_cut_off_leaves_the_solvers_solution():
-    episode = told("wrong", ("wrong", "cut off"), ("wrong", "right"), ("correct", ""))
-    assert [one.stream for one in judgements(episode, STYLE.verdicts)] == ["verifier-1", "verifier-1", "verifier-2"]
+    episode = told("right", ("wrong", "cut off"))
+    assert [one.stream for one in judgements(episode, STYLE.verdicts)] == ["verifier-1"]
+    assert episode.grade == solver_grade(episode) == Grade(1, 1)
+
+
+def test_a_solution_without_a_marked_answer_is_graded_as_a_whole():
+    episode = play(["mull </think> 5", REPORTS[Verdict.CORRECT]])
+    assert judgements(episode, STYLE.verdicts)[0].right
+    assert episode.grade == solver_grade(episode) == Grade(1, 1)
 
 
 def test_a_report_that_was_cut_off_says_nothing():
@@ -112,15 +119,16 @@ def test_a_solver_who_looked_twice_stands_by_what_it_wrote_whole(second: str, ri
        st.lists(st.sampled_from([*REPORTS.values(), CUT_OFF]), min_size=4, max_size=4))  # fmt: skip
 def test_the_record_tells_what_each_was_shown(solver: str, corrected: list[str], reports: list[str]):
     """The solution in a prompt is right exactly if the judgement says so."""
-    said, stands, fixes, rounds = [SOLUTIONS[solver]], solver, iter(corrected), 0
+    said, fixes, rounds = [SOLUTIONS[solver]], iter(corrected), 0
     for report in [] if solver.startswith("cut off") else reports:  # nobody judges what was cut off
         said, rounds = [*said, report], rounds + 1
-        if report == REPORTS[Verdict.CORRECT] and stands not in ("silent", "cut off"):
+        if report == REPORTS[Verdict.CORRECT]:
             break
         if report in (REPORTS[Verdict.CORRECT], REPORTS[Verdict.WRONG]) and rounds < len(reports):
             fix = next(fixes)
             said.append(SOLUTIONS[fix])
-            stands = stands if fix.startswith("cut off") else fix
+            if fix.startswith("cut off"):
+                break
     episode = play(said, len(reports))
 
     def shown(agent: str) -> bool:

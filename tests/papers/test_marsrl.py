@@ -30,7 +30,9 @@ from orgthink.rewards.marsrl import MarsReward
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_virtual
+from orgthink.tasks.math import MATH
 from orgthink.training.backend import Tokens, assess
+from orgthink.training.marsrl.chain import Rules
 from orgthink.training.marsrl.rollout import MarsRollout, choose
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.masking import Mastered, mask_mastered
@@ -48,11 +50,11 @@ def solution(answer: int) -> str:
     return f"let me think </think> It is <ANSWER>{answer}</ANSWER>"
 
 
-def solved(*says: str, max_tokens: int = 100, rounds: int = 11) -> Episode:
+def solved(*says: str, max_tokens: int = 100, rounds: int = 11, problem: Problem = PROBLEM) -> Episode:
     """An episode in which exactly this is said, in this order."""
     engine = ScriptedEngine([Turn(text) for text in says])
     backing = Backing(engine, Sampling(max_tokens))
-    episode = run_virtual(attempt(VerifierCorrector(rounds=rounds), PROBLEM, backing))
+    episode = run_virtual(attempt(VerifierCorrector(rounds=rounds), problem, backing))
     run_virtual(engine.aclose())
     return episode
 
@@ -72,22 +74,36 @@ def test_2_1_four_verifications_in_a_row_accept_a_solution():
 
 @pytest.mark.parametrize("rounds", [11, 30])
 def test_2_1_ten_failures_in_a_row(rounds):
-    """The tenth correction is verified too: 1 + 10 = 11 verifications. One pass there, and the loop goes on."""
+    """The tenth correction is verified too: 1 + 10 = 11 verifications, one a draft: the solver's is the answer, even if
+    the last of eleven passes. With more rounds the loop goes on after that pass."""
     failing = [solution(0), *[text for i in range(1, 11) for text in (WRONG, solution(i))]]
     gave_up = solved(*failing, WRONG, rounds=rounds)
     roles = Counter(trace.role for trace in gave_up.traces)
-    assert (roles["verifier"], roles["corrector"], gave_up.answer) == (11, 10, "10")
-    passes = 4 if rounds == 30 else 1  # the eleventh verification is the last of eleven
-    assert solved(*failing, *[RIGHT] * passes, rounds=rounds).answer == "10"
+    assert (roles["verifier"], roles["corrector"], gave_up.answer) == (11, 10, "0")
+    passes, answer = (4, "10") if rounds == 30 else (1, "0")
+    assert solved(*failing, *[RIGHT] * passes, rounds=rounds).answer == answer
 
 
-def test_2_1_else_the_solution_that_was_judged_correct_most_often():
-    """Eleven verifications: answer 1 passes three times, 2 three times in all, 3 once; the latest of equals is 2. None
-    passes four times in a row."""
-    says = [solution(1), RIGHT, RIGHT, RIGHT, WRONG, solution(2), RIGHT, RIGHT, WRONG, solution(3), RIGHT, WRONG]
-    says += [solution(2), RIGHT, WRONG]
+def test_2_1_else_the_draft_that_was_verified_most_often():
+    """Eleven verifications: of the first draft 2, the second 3, the third 3, the fourth 3. The earliest of equals
+    wins. Answer 3 is that of two drafts. None passes four times in a row."""
+    says = [solution(1), RIGHT, WRONG, solution(2), RIGHT, RIGHT, WRONG, solution(3), RIGHT, RIGHT, WRONG]
+    says += [solution(3), RIGHT, RIGHT, WRONG]
     assert sum(text in (RIGHT, WRONG) for text in says) == 11
     assert solved(*says).answer == "2"
+    corrected = [solution(0), WRONG, solution(1), RIGHT, WRONG]
+    assert solved(*corrected, "hm " * 30, max_tokens=20).answer == "1", "a correction that is cut off"
+
+
+@pytest.mark.parametrize("said", ["70", r"As 21 and 49 are such bases, it is \boxed{70}.", "**Answer:** 70"])
+def test_2_1_nothing_says_how_an_answer_is_written_so_each_form_counts(said):
+    """The authors' solver gets the bare problem, and their grader its whole solution."""
+    problem = MATH.problem("Find the sum of all integer bases b > 9 for which 17_b divides 97_b.", "70")
+    assert prompt("paper", "solver", problem) == (Message("user", problem.query),)
+    episode = solved(f"hm </think> {said}", *[RIGHT] * 4, problem=problem)
+    assert MATH.grade(problem, episode.answer or "").all_correct and not episode.format_faults
+    rules = Rules(MarsRollout("math", "paper"), MATH, MarsReward(), 0)
+    assert rules.outcome(problem, {"0": episode.traces[1]}, "0").reward == 1
 
 
 def test_2_1_a_solver_that_is_cut_off_in_its_thoughts_is_asked_up_to_three_times():

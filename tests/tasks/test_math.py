@@ -96,6 +96,12 @@ def test_a_bad_row_is_named(tmp_path, content, message):
     assert str(file) in str(caught.value) and message in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_the_last_line_of_a_long_text_without_a_marked_result_is_its_result():
+    proof = "The bases are 21 and 49, because 9b + 7 is a multiple of b + 7.\n" * 9
+    assert MATH.grade(MATH.problem("Which sum?", "70"), f"{proof}\n**70**").all_correct
+    assert not MATH.grade(MATH.problem("Which sum?", "21"), f"{proof}\n**70**").all_correct
+
+
 def test_a_number_of_a_file_is_written_in_digits(tmp_path):
     (file := tmp_path / "rows.jsonl").write_text('{"problem": "How much?", "answer": 1e-05}')
     assert MATH.grade(Math(file).rows[0], "0.00001").correct == 1

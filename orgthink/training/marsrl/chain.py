@@ -202,7 +202,7 @@ class Rules:
             reward = self.reward.verdict(report.verdict, judged.right)
             return Outcome(reward, report.verdict.agrees(judged.right), report=report, judged=judged.right)
         proposal = read_proposal(text, ended=True)
-        right = whole and proposal.answer is not None and self._right(problem, proposal.answer)
+        right = whole and proposal.result is not None and self._right(problem, proposal.result)
         return Outcome(self.reward.solution(right), right, proposal)
 
     def following(

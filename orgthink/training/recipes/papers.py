@@ -80,10 +80,9 @@ ASYNCTHINK_MATH_L2K = sequential("math", tokens=2048, problems=128, group=8, ste
 def marsrl() -> Mars:
     """MarsRL as in section 4.1 of its paper, for Qwen3-30B-A3B-Thinking-2507.
 
-    From UloRL, whose trainer it uses: the constant learning rate (missing in the text), the probability from which a
-    token is mastered, and POIS. Ours: steps and the target entropy. `live` is the largest possible number of unfinished
-    outputs: 128 · 8 · (1 + 19 · 2). The paper also truncates its sampling (top-p, top-k); that biases the importance
-    ratio, so it is not truncated here.
+    From UloRL, whose trainer it uses: the probability from which a token is mastered, and POIS. Ours: steps and the
+    target entropy. `live` is the largest possible number of unfinished outputs: 128 · 8 · (1 + 19 · 2). Sampling is not
+    truncated: top-p is 1, top-k is -1.
     """
     rollout = MarsRollout(
         "math",

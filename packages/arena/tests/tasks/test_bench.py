@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from orgthink_arena.tasks.bench import BENCHMARKS, BenchmarkTask
 from orgthink_arena.tasks.bench.letters import letter_of
-from orgthink_arena.tasks.bench.mathematics import MATHEMATICS, final_result
 
 from orgthink.cli import main
+from orgthink.grammar.solution import final_result
 from orgthink.record.episode import Problem
 from orgthink.tasks import task_named, task_of
 from orgthink.tasks.vote import vote
@@ -253,8 +253,20 @@ def test_the_grader_of_letters_is_total_and_reads_a_boxed_letter_behind_anything
 )  # fmt: skip
 def test_the_last_box_or_the_last_line_is_the_answer(answer, right):
     problem = Problem("p", "bench:aime25", "?", data={"answer": "42"})
-    assert MATHEMATICS.grade(problem, answer).all_correct == right
+    assert task_named(problem.task).grade(problem, answer).all_correct == right
     assert final_result(final_result(answer)) == final_result(answer)
+
+
+def test_a_file_and_a_benchmark_ask_and_grade_alike(tmp_path):
+    """A model that is trained on a file meets the same words in the benchmark."""
+    rows = write(FIXTURES["aime24"].rows, tmp_path / "rows.jsonl")
+    tested = {problem.statement: problem for problem in drawn(f"bench:aime24:{rows}")}
+    file = task_named(f"math:{rows}")
+    for trained in islice(file.problems("train", 0), len(tested)):
+        problem = tested[trained.statement]
+        assert trained.answer_form and (trained.text, trained.answer_form) == (problem.text, problem.answer_form)
+        said = f"**Answer:** {problem.data['answer']}"
+        assert file.grade(trained, said).all_correct and task_named(problem.task).grade(problem, said).all_correct
 
 
 def test_votes_over_benchmarks(tmp_path):

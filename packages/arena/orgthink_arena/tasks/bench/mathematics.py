@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from orgthink.grammar.solution import boxed
-from orgthink.record.episode import Grade, Problem
-from orgthink.tasks.math import MATH
+from orgthink.tasks.math import ANSWER_FORM, MATH
 from orgthink.tasks.math_verifier import require_math_verify
-from orgthink.tasks.task import Solution
 from orgthink_arena.tasks.bench.benchmark import AnswerTemplate, Benchmark, BenchmarkRow, HubDataset
 
 MATH_COLUMNS = {
@@ -19,15 +15,8 @@ MATH_COLUMNS = {
 }
 """Columns of public files."""
 
-BOXED = AnswerTemplate("boxed", "Put your final answer in \\boxed{}.")
+BOXED = AnswerTemplate("boxed", ANSWER_FORM)
 """Asks for a boxed answer."""
-
-_LINE = re.compile(
-    r"^[ \t>#*_]*(?:final[ \t]+)?answer[ \t]*(?:[*_]+[ \t]*)?:(?P<text>.*)$", re.IGNORECASE | re.MULTILINE
-)
-"""A line `ANSWER: …`; Markdown may stand around it."""
-_EMPHASIS = "*_ \t\r\n"
-"""Ends the emphasis of the word before."""
 
 
 def read_math(values: Mapping[str, Any]) -> BenchmarkRow:
@@ -46,32 +35,6 @@ def text_of(value: Any, name: str) -> str:
     return str(value).strip()
 
 
-def final_result(answer: str) -> str:
-    """What the last `\\boxed{}` or the last line `ANSWER: …` holds, whichever comes later; else the whole text.
-
-    A result may stand on the lines after `**Answer:**`. Where none does, the line says nothing."""
-    lines = list(_LINE.finditer(answer))
-    within = answer[lines[-1].start("text") :] if lines else ""
-    if not within.strip(_EMPHASIS):
-        return answer
-    line = lines[-1]["text"].strip()
-    return within if boxed(within) or not line.strip(_EMPHASIS) else line
-
-
-class MathGrader:
-    """Compares the final result with the right one, as `math` does (math-verify where that decides)."""
-
-    def grade(self, problem: Problem, answer: str) -> Grade:
-        return MATH.grade(problem, final_result(answer))
-
-    def solutions(self, problem: Problem, answer: str) -> list[Solution]:
-        return MATH.solutions(problem, final_result(answer))
-
-
-MATHEMATICS = MathGrader()
-"""The grader of mathematics."""
-
-
 def _mathematics(name: str, *datasets: HubDataset, rows: int, k: int = 8, temperature: float = 1.0) -> Benchmark:
     return Benchmark(
         name=name,
@@ -79,7 +42,7 @@ def _mathematics(name: str, *datasets: HubDataset, rows: int, k: int = 8, temper
         columns=MATH_COLUMNS,
         read=read_math,
         template=BOXED,
-        grader=MATHEMATICS,
+        grader=MATH,
         rows=rows,
         k=k,
         temperature=temperature,
