@@ -6,7 +6,7 @@ set -euo pipefail
 [ $# = 2 ] || { echo "usage: $0 MODEL TASK: a folder, math:FILE, math:FILE@1/2 or verl:FILE" >&2; exit 2; }
 ray status
 
-# A row has up to 98,304 tokens: 8 GPUs share it, 12,288 each.
+# A row has up to 98,304 tokens: 8 GPUs share it, 12,288 each. That needs flash-attn on every node.
 orgthink train marsrl-qwen3 --model "$1" --out runs/marsrl-qwen3 \
   --set "rollout.task=$2" sampler_settings.gpu_memory_utilization=0.6 \
   --backend verl --cluster address="${RAY_ADDRESS:-auto}" nodes=8 gpus=8 tensor_parallel=4 \

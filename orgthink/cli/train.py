@@ -78,6 +78,8 @@ class Train:
             recipe = required(self.recipe, "recipe", "RECIPE")
             training, path = recipes.Training(recipe, self._job(recipe)), self.out or recipes.folder_of(recipe)
             if self.dry_run:
+                if place is not None:
+                    launch.require_whole_attention(place)
                 return _look_ahead(training, path)
             if place is not None:
                 launch.require(training.job, place)

@@ -72,6 +72,45 @@ def test_what_verl_does_not_do_here():
     assert "URL" in refused(replace(POLICY, settings=replace(POLICY.settings, rollout=rollout)))
 
 
+SPLIT = "actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size=8"
+ATTENTION = "+actor_rollout_ref.model.override_config.attn_implementation="
+
+
+@pytest.mark.parametrize(
+    ("further", "installed", "whole"),
+    [
+        ([], True, True),
+        ([], False, False),
+        ([f"{ATTENTION}flash_attention_3"], False, True),
+        ([f"{ATTENTION}sdpa"], True, False),
+        (["++actor_rollout_ref.model.override_config={attn_implementation: eager}"], True, False),
+        (["actor_rollout_ref.ref.ulysses_sequence_parallel_size=1"], False, False),
+    ],
+)
+def test_a_split_sequence_needs_flash_attention(
+    further: list[str], installed: bool, whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """With any other attention verl lets each GPU attend within its own part. A dry run refuses it as well."""
+    monkeypatch.setattr(launch, "find_spec", lambda name: installed or None)
+    place = launch.placement_of([SPLIT, *further], "cuda")
+    command = ["train", named("MARSRL"), "--model", str(TINY), "--out", str(tmp_path / "run"), "--dry-run"]
+    code = main([*command, "--backend", "verl", "--cluster", SPLIT, *further])
+    if whole:
+        require(MARS, place)
+        assert code == 0 and of(MARS, place)[ATTENTION[:-1]] in ("flash_attention_2", "flash_attention_3")
+        return
+    said = refused(MARS, place)
+    assert "8 GPUs" in said and "flash-attn" in said
+    assert code == 2 and said in capsys.readouterr().err
+
+
+def test_without_a_split_any_attention_will_do(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(launch, "find_spec", lambda name: None)
+    one = Placement(settings=(SPLIT.replace("=8", "=1"),))
+    require(MARS, one)
+    assert of(MARS, one)[ATTENTION[:-1]] == "sdpa"
+
+
 def of(job: Policy | Mars, cluster: Placement = CPU) -> dict[str, str]:
     return dict(line.split("=", 1) for line in settings(job, Path("run"), cluster))
 

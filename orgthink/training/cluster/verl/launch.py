@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,9 @@ ON_CPU = "orgthink_pocket.verl_cpu"
 
 FAULT = "verl.error"
 """File of a run folder in which the trainer's process writes its one-line error message."""
+
+_SPLIT = re.compile(r"ulysses_sequence_parallel_size\W+(\d+)")
+"""Setting of verl: GPUs that share a sequence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +90,31 @@ def require(job: Job, placement: Placement) -> None:
         raise UserError("verl on a CPU, which is for trials, needs the package orgthink-pocket")
     if job.mixed_precision and placement.device == "cpu":
         raise UserError("verl computes in bfloat16 on GPUs and in float32 on a CPU: leave mixed_precision out")
+    require_whole_attention(placement)
     max_context(job)
     models: Mapping[str, RoleSpec] = getattr(job.settings.rollout, "models", {})  # MarsRL has no frozen ones
     for name, model in models.items():
         if model.engine.engine == "vllm":
             raise UserError(f"{name}: verl uses the GPUs; serve {model.engine.model} elsewhere and give its URL")
+
+
+def require_whole_attention(placement: Placement) -> None:
+    """UserError if GPUs split a sequence (Ulysses) and their attention sees only the part of its own GPU.
+
+    In verl 0.9 only flash attention exchanges the parts. With any other the losses are wrong, and verl does not say so.
+    """
+    parts = [found for one in placement.settings for found in _SPLIT.findall(one) if found != "1"]
+    named = [one for one in placement.settings if "attn_implementation" in one] or [_attention(placement)]
+    if parts and "flash_attention" not in named[-1]:
+        raise UserError(
+            f"a sequence split over {parts[-1]} GPUs needs flash attention: install flash-attn on every node, or leave "
+            "ulysses_sequence_parallel_size out"
+        )
+
+
+def _attention(placement: Placement) -> str:
+    """The workers' attention: verl's default, if flash-attn is installed, which has to be built for GPU and PyTorch."""
+    return "flash_attention_2" if placement.device != "cpu" and find_spec("flash_attn") else "sdpa"
 
 
 def max_context(job: Reinforced) -> int:
@@ -156,8 +180,7 @@ def _of_actor(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
         f"{model}.path": model_folder(job.model).resolve(),
         f"{model}.use_remove_padding": True,
         f"{model}.enable_gradient_checkpointing": on_gpu,
-        # verl's default is flash-attn, which has to be built for the GPU and for this PyTorch.
-        **({} if on_gpu and find_spec("flash_attn") else {f"+{model}.override_config.attn_implementation": "sdpa"}),
+        f"+{model}.override_config.attn_implementation": _attention(placement),
         f"{actor}.strategy": "fsdp2",
         f"{actor}.ppo_mini_batch_size": 1,  # not read: a minibatch is a call
         f"{actor}.use_dynamic_bsz": True,
