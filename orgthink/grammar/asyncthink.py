@@ -150,7 +150,8 @@ class AsyncThinkScanner(Scanner):
     """Incremental reader of one role's stream. Think text is reported as a whole, before the next action.
 
     A tag starts with `<`. Within an element any tag except its own closing tag ends it: the element is `Malformed` and
-    the tag is read by itself, so a Join within a sub-query is still seen.
+    the tag is read by itself, so a Join within a sub-query is still seen. Within `<think>` a Fork and a Join act, and
+    the tags of answers and returns are text.
     """
 
     def __init__(self, *names: str, dialect: Dialect = DIALECT) -> None:
@@ -165,6 +166,8 @@ class AsyncThinkScanner(Scanner):
         self._end = 0
         """Characters read."""
         self._open: Tag | None = None
+        self._thinking = self._before = False
+        """Whether the text is within `<think>`, now and before the open element."""
         ends = {"answer": dialect.answer[1], "return": dialect.returns[1]}
         joins = _keyed(dialect.join) if "join" in names else ()
         self.stops = (*(end for name, end in ends.items() if name in names), *joins)
@@ -201,6 +204,8 @@ class AsyncThinkScanner(Scanner):
         if text:
             self._text.append(text)
             self._end += len(text)
+            begun, ended = text.rfind(THINK), text.rfind(THOUGHT)
+            self._thinking = self._thinking if begun == ended else begun > ended
 
     def _flush(self, events: list[Event]) -> None:
         """Report the pending text: think text, or an element that was cut off."""
@@ -211,15 +216,20 @@ class AsyncThinkScanner(Scanner):
 
     def _tag(self, tag: Tag, events: list[Event]) -> None:
         name, written, opened = tag.lastgroup or "", tag[0], self._open
+        outside = opened is None or opened.lastgroup == "fork"
+        self.quoted = self._thinking and outside and name.startswith(("answer", "return"))
+        if self.quoted:
+            self._take(written)
+            return
         if opened and name == _CLOSES[opened.lastgroup or ""] and self._key(tag) == self._key(opened):
             body = "".join(self._text)[len(opened[0]) :]
-            self._text, self._open = [], None
+            self._text, self._open, self._thinking = [], None, self._before
             self._end += len(written)
             events.append(Event(self._element(opened, body), self._end))
             return
         self._flush(events)
         if name in _CLOSES:
-            self._open = tag
+            self._open, self._before = tag, self._thinking
             self._take(written)
             return
         self._end += len(written)
@@ -245,27 +255,6 @@ def organizer_scanner(dialect: Dialect = DIALECT) -> AsyncThinkScanner:
 def worker_scanner(dialect: Dialect = DIALECT, *, forks: bool = False) -> AsyncThinkScanner:
     """A worker's scanner; `forks` for a worker that may fork other workers."""
     return AsyncThinkScanner(*(("fork", "join") if forks else ()), "return", dialect=dialect)
-
-
-class ThinkerScanner(AsyncThinkScanner):
-    """Reads the answer of an agent that may think in tags. Tags within `<think>` are text."""
-
-    def __init__(self, dialect: Dialect = DIALECT) -> None:
-        super().__init__("answer", dialect=dialect)
-        self._thinking = False
-
-    def _take(self, text: str) -> None:
-        super()._take(text)
-        begun, ended = text.rfind(THINK), text.rfind(THOUGHT)
-        if begun != ended:
-            self._thinking = begun > ended
-
-    def _tag(self, tag: Tag, events: list[Event]) -> None:
-        self.quoted = self._thinking and self._open is None
-        if self.quoted:
-            self._take(tag[0])
-        else:
-            super()._tag(tag, events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +291,7 @@ def reading(
         if end is not None:
             yield from (event.action for event in scanner.close())
             yield Injected(text[begin:end])
-            scanner, begin = organizer_scanner(dialect), end
+            begin = end
     yield from (event.action for event in (*scanner.feed(text[begin:]), *scanner.close()))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orgthink.grammar.actions import Answer
-from orgthink.grammar.asyncthink import DIALECT, Dialect, ThinkerScanner
+from orgthink.grammar.asyncthink import DIALECT, AsyncThinkScanner, Dialect
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.request import CALL, boxed_answer, new_caller
 from orgthink.record.episode import Problem
@@ -36,7 +36,7 @@ async def think(thinker: Agent, session: Session, dialect: Dialect = DIALECT) ->
     """Let an agent think until it answers, in tags or boxed; otherwise it is a format error. Tags within `<think>` do
     not count."""
     thinker.pay(CALL)
-    async for action in thinker.act(ThinkerScanner(dialect)):
+    async for action in thinker.act(AsyncThinkScanner("answer", dialect=dialect)):
         if isinstance(action, Answer):
             return action.text.strip()
     answer = boxed_answer(thinker, session.problem)

@@ -52,7 +52,6 @@ MENTIONS = {
     "a tag that it might use": "I could write <FORK-1> to delegate , but need not .",
     "the two tags": "they say <FORK-1> and <JOINi> , hm .",
     "the end of a tag": "it ends with </JOIN-1> then .",
-    "the answer's tag": "I must put it into <ANSWER> at last .",
 }
 
 
@@ -63,6 +62,27 @@ def test_a_thought_about_a_tag_is_recorded_and_costs_nothing(thought: str) -> No
     assert [fault.kind for fault in episode.format_faults] == [FormatError.MALFORMED_TAG]
     assert not AsyncThinkReward()(episode).format_error
     assert AsyncThinkReward(malformed=True)(episode).format_error, "by a setting"
+
+
+@pytest.mark.parametrize("organization", [Sequential(), AsyncThink()], ids=lambda one: one.name)
+def test_an_answer_within_the_thinking_is_text_in_every_organization(organization: Organization) -> None:
+    thought = "<think> I must write <ANSWER> your final answer </ANSWER>"  # the engine stops here
+    episode = played(organization, [Turn(thought), Turn(f" at last </think>{ANSWER}")])
+    assert episode.grade is not None and episode.grade.all_correct and not episode.format_faults
+    unfinished = played(organization, [Turn(f"<think> hm{ANSWER}"), Turn(" hm")])
+    assert [fault.kind for fault in unfinished.format_faults] == [FormatError.NO_ANSWER]
+
+
+def test_an_organizer_forks_and_joins_within_its_thinking() -> None:
+    turns = [
+        Turn("<think> <FORK-1> try 5 </FORK-1> <JOIN-1>", when="main process"),
+        Turn("<think> <RETURN> none </RETURN>", when="Subtask: try 5"),
+        Turn(" </think> <RETURN> all </RETURN>", when="<RETURN> none </RETURN>"),
+        Turn(" so <ANSWER> 1 </ANSWER>", when="<JOIN-1> all </JOIN-1>"),
+        Turn(f" , no </think>{ANSWER}", when=" so <ANSWER> 1 </ANSWER>"),
+    ]
+    episode = played(AsyncThink(), turns)
+    assert episode.grade is not None and episode.grade.all_correct and not episode.format_faults
 
 
 def test_an_error_of_a_worker_that_organizes_costs_its_own_work_only() -> None:
