@@ -206,8 +206,8 @@ class WorkerTools:
     """Settings of the tools."""
     calls: int = 4
     """Most calls in a turn; further ones are not made."""
-    call_seconds: float = 120.0
-    """Deadline of a call."""
+    call_seconds: float | None = None
+    """Deadline of a call; `None`: as long as its tokens may take, see `orgthink.tools.tool.call_seconds`."""
     response_tokens: int = 4096
     """Most tokens of a result; a longer one is cut."""
 
@@ -230,7 +230,8 @@ class WorkerTools:
 
     def rounds(self, agent: Agent, session: Session, tools: Mapping[str, Tool], style: str, forks: bool) -> Rounds:
         """The tool calls of a worker, which may also fork."""
-        desk = Desk(session, session.problem, lambda name, problem, share=1.0: prompt(style, name, problem), {})
+        show = lambda name, one, share=1.0: prompt(style, name, one, packages=self.suite.packages)  # noqa: E731
+        desk = Desk(session, session.problem, show, {})
         return Rounds(
             agent,
             tools,

@@ -81,8 +81,8 @@ class ParaManager(Organization):
     """H: most rounds."""
     calls: int = 4
     """n_max: most calls in a round; further ones are not made."""
-    call_seconds: float = 120.0
-    """Deadline of a call."""
+    call_seconds: float | None = None
+    """Deadline of a call; `None`: as long as its tokens may take, see `orgthink.tools.tool.call_seconds`."""
     response_tokens: int = 4096
     """Most tokens of a result; a longer one is cut."""
     response_characters: int | None = None
@@ -233,6 +233,7 @@ class _Work:
             problem=self.problem.statement,
             history=cut_middle(history, int(share * len(history))),
             answers=" ; ".join(self.found),
+            packages=self.settings.suite.packages,
         )
 
     def _cut(self, text: str) -> str:

@@ -17,7 +17,7 @@ from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.budget import BudgetExhausted
 from orgthink.tools.faults import Faults
 from orgthink.tools.schema import json_values
-from orgthink.tools.tool import Desk, Tool, paid_work, response_of
+from orgthink.tools.tool import Desk, Tool, call_seconds, paid_work, response_of
 from orgthink.util.errors import nearest
 
 _NAME_CHARACTERS = 64
@@ -47,8 +47,8 @@ class Rounds:
     """The episode, as tools see it."""
     calls: int
     """n_max: most calls in a round; further ones are not made."""
-    seconds: float
-    """Deadline of a call."""
+    seconds: float | None
+    """Deadline of a call; `None`: that of `call_seconds`."""
     cut: Callable[[str], str]
     """Cuts a result."""
     faults: Faults
@@ -139,10 +139,10 @@ class Rounds:
                 agent.spend(tool.cost)
 
         work = paid_work(tool, order.arguments, self.desk) if fault is None else made_to_fail
-        arguments = json_values(order.arguments)
+        seconds = self.seconds or call_seconds(agent, tool if fault is None else None)
         try:
             self.manager.account.require_left("cost", promised=promised if tool.cost else 0)
-            session.fork(self.manager, order.key, agent, work, seconds=self.seconds, arguments=arguments)
+            session.fork(self.manager, order.key, agent, work, seconds=seconds, arguments=json_values(order.arguments))
         except BudgetExhausted as error:
             return Response(tool.name, CallStatus.EXEC_ERR, str(error))
         return order

@@ -50,6 +50,11 @@ class GrowingContext:
         return self._backing is None
 
     @property
+    def longest_reply(self) -> int:
+        """Most tokens of a reply of its model; code has none."""
+        return 0 if self._backing is None else self._backing.sampling.max_tokens
+
+    @property
     def messages(self) -> tuple[Message, ...]:
         """Its prompt as turns."""
         return self._context.messages

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 from jsonschema import Draft202012Validator
 
@@ -203,6 +203,7 @@ class Ensemble:
     cost: float = float(SAMPLES)
     """Cost units of a call."""
     name: str = "ensemble_solver"
+    forks: ClassVar[bool] = True
     description: str = (
         "Samples several independent solutions of the whole problem and returns what most of them agree on."
     )
@@ -272,6 +273,7 @@ class OrganizationTool:
     """The organization."""
     cost: float = 0.0
     """Cost units of a call in addition to those of its agents."""
+    forks: ClassVar[bool] = True
 
     @property
     def description(self) -> str:

@@ -1,8 +1,8 @@
 """The sandbox of untrusted code: the command line of bubblewrap, and a check whether it works on this machine.
 
-The sandbox has a read-only Python with its standard library and an empty folder for files: no packages, no /proc, no
-/home, no network, no environment. Its process 1 has a clock of its own, and the kernel kills all other processes with
-it: a sandbox ends even if this process was killed.
+The sandbox has a read-only Python with its standard library and named packages, and an empty folder for files: no other
+packages, no /proc, no /home, no network, none of our environment. Its process 1 has a clock of its own, and the kernel
+kills all other processes with it: a sandbox ends even if this process was killed.
 
 A filter of system calls (classic BPF, see seccomp(2)) denies calls that use memory outside the limits, change or lock
 what the sandbox shares with the machine, or serve debuggers. They fail with EPERM, newer calls with ENOSYS.
@@ -23,11 +23,15 @@ from functools import cache
 from glob import glob
 from struct import pack
 
-from orgthink.util.errors import UserError
+from orgthink.tools.packages import USUAL, modules
+from orgthink.util.errors import UserError, require_above_zero, require_at_least
 from orgthink.util.terminal import excerpt
 
 UNPRIVILEGED = "65534"
 """User and group inside the sandbox; outside too if root starts it: root is exempt from the limit on processes."""
+
+_PACKAGES = "/python/packages"
+"""Folder of the packages in the sandbox."""
 
 _WAY_OUT = "install bubblewrap 0.8 or newer (apt-get install bubblewrap), or name the URL of a SandboxFusion server"
 
@@ -39,15 +43,22 @@ COMPLAINTS = ("bwrap: ", "setpriv: ", "prlimit: ", "cgroup: ", "/usr/bin/timeout
 class SandboxLimits:
     """Limits of the code in a sandbox."""
 
-    seconds: float = 5.0
+    seconds: float = 30.0
     """Wall-clock limit of a program, with the start of its sandbox. The caller stops the sandbox; otherwise it ends
     itself a second later."""
-    memory_mb: int = 256
+    memory_mb: int = 1024
     """MiB of memory of each process, and with control groups of all together."""
     processes: int = 16
     """Most processes and threads at once."""
     file_mb: int = 16
     """MiB of all files together."""
+    packages: tuple[str, ...] = USUAL
+    """Packages that the code may import, with those that they need: in bubblewrap those of them that are installed
+    here; at a server, those that models are told of."""
+
+    def __post_init__(self) -> None:
+        require_above_zero(self, "seconds")
+        require_at_least(1, self, "memory_mb", "processes", "file_mb")
 
 
 def command(limits: SandboxLimits, code: int, filter: int) -> list[str]:
@@ -61,18 +72,20 @@ def command(limits: SandboxLimits, code: int, filter: int) -> list[str]:
         "--uid", UNPRIVILEGED, "--gid", UNPRIVILEGED, "--cap-drop", "ALL",
         "--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "sandbox", "--seccomp", str(filter),
         "--setenv", "LD_LIBRARY_PATH", "/python/lib", "--setenv", "HOME", "/tmp", "--setenv", "PATH", "/usr/bin",
+        "--setenv", "PYTHONPATH", _PACKAGES, "--setenv", "OMP_NUM_THREADS", "1",  # a thread takes 40 MiB of addresses
     ]  # fmt: skip
     for name in ("null", "full", "random", "urandom"):  # not zero: mapped, it is uncounted memory
         mounts += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
     mounts += ["--symlink", "/tmp", "/dev/shm", "--perms", "0444", "--file", str(code), "/code.py"]
     mounts += ["--size", str(limits.file_mb << 20), "--tmpfs", "/tmp", "--chdir", "/tmp", "--remount-ro", "/"]
-    program = [*_limited(limits), python, "-I", "-S", "-B", "-X", "utf8", "/code.py"]
+    library = _python(limits.packages)
+    program = [*_limited(limits), python, "-P", "-s", "-S", "-B", "-X", "utf8", "/code.py"]
     if os.geteuid():
-        return [_bubblewrap(), *_system(), *_python(), *mounts, "--", *program]
-    return [*_as_unprivileged(), "/bwrap", *_system(), "--ro-bind", "/python", "/python", *mounts, "--", *program]
+        return [_bubblewrap(), *_system(), *library, *mounts, "--", *program]
+    return [*_as_unprivileged(library), "/bwrap", *_system(), "--ro-bind", "/python", "/python", *mounts, "--", *program]
 
 
-def _as_unprivileged() -> list[str]:
+def _as_unprivileged(library: list[str]) -> list[str]:
     """Root enters a sandbox with only the system in it, and there becomes an unprivileged user.
 
     That user may not be able to read the path to Python. Process 1 is a shell that stays root, because bubblewrap could
@@ -82,7 +95,7 @@ def _as_unprivileged() -> list[str]:
     outer += ["--ro-bind", _bubblewrap(), "/bwrap"]
     outer += ["--bind", "/proc", "/proc", "--dev-bind", "/dev", "/dev"]
     change_user = ["setpriv", "--reuid", UNPRIVILEGED, "--regid", UNPRIVILEGED, "--clear-groups"]
-    return [_bubblewrap(), *_system(), *_python(), *outer, "--", "/bin/sh", "-c", '"$@"; exit $?', "sh", *change_user]
+    return [_bubblewrap(), *_system(), *library, *outer, "--", "/bin/sh", "-c", '"$@"; exit $?', "sh", *change_user]
 
 
 def _system() -> list[str]:
@@ -100,16 +113,17 @@ def _system() -> list[str]:
     return visible
 
 
-def _python() -> list[str]:
-    """Mounts the interpreter, its standard library and its shared libraries read-only.
+def _python(packages: tuple[str, ...]) -> list[str]:
+    """Mounts the interpreter, its standard library, its shared libraries and these packages read-only.
 
-    Packages are hidden: this one would show a program how it is graded.
+    Other packages are hidden: this one would show a program how it is graded.
     """
     base = sys.base_prefix
     library = os.path.relpath(sysconfig.get_path("stdlib"), base)
     interpreter = f"bin/python{sys.version_info.major}.{sys.version_info.minor}"
     visible = []
-    for folder in ("", "/bin", "/lib", f"/{os.path.dirname(library)}"):  # otherwise only root may read them
+    # Made here, because otherwise only root may read them.
+    for folder in ("", "/bin", "/lib", "/packages", f"/{os.path.dirname(library)}"):
         visible += ["--dir", f"/python{folder}"]
     for part in (interpreter, library):
         visible += ["--ro-bind", os.path.join(base, part), f"/python/{part}"]
@@ -117,6 +131,8 @@ def _python() -> list[str]:
         visible += _emptied(f"/python/{library}/{os.path.basename(folder)}")
     for file in glob(os.path.join(base, "lib", "*.so*")) if base != "/usr" else ():
         visible += ["--ro-bind", file, f"/python/lib/{os.path.basename(file)}"]
+    for module in sorted({module for package in packages for module in modules(package)}):
+        visible += ["--ro-bind", str(module), f"{_PACKAGES}/{module.name}"]
     return visible
 
 

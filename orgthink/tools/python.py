@@ -42,8 +42,11 @@ def ending(code: int | None, output: str) -> str:
     return how + (f" ({excerpt(last, 200)})" if last else "")
 
 
-def python_tool(runner: CodeRunner) -> Tool:
-    """The tool `python`, whose code runs there. It costs nothing: no model works for it."""
+def python_tool(runner: CodeRunner, seconds: float = 0.0, note: str = "") -> Tool:
+    """The tool `python`, whose code runs there, for so many seconds. It costs nothing: no model works for it.
+
+    The `note` tells models which packages there are.
+    """
 
     async def python(code: str) -> Result:
         """Runs a Python program, alone in a sandbox, and returns what it prints and its errors, to go on from there.
@@ -53,4 +56,4 @@ def python_tool(runner: CodeRunner) -> Tool:
         """
         return await runner.run(code)
 
-    return FunctionTool(python)
+    return FunctionTool(python, seconds=seconds, note=note)

@@ -26,14 +26,14 @@ KERNEL_MB = 64
 """MiB that a sandbox's control group needs for the kernel's own data."""
 
 
-def runner_named(name: str) -> CodeRunner:
+def runner_named(name: str, limits: SandboxLimits) -> CodeRunner:
     """`bubblewrap`, or the URL of a SandboxFusion server. UserError for another name, or if it does not work here."""
     if name == "bubblewrap":
-        return Bubblewrap()
+        return Bubblewrap(limits.seconds, limits.memory_mb, limits.processes, limits.file_mb, limits.packages)
     if name.startswith(("http://", "https://")):
         from orgthink.tools.sandbox_fusion import SandboxFusion
 
-        return SandboxFusion(name)
+        return SandboxFusion(name, limits)
     raise UserError(f"unknown sandbox {name!r}: bubblewrap, or the http:// URL of a SandboxFusion server")
 
 

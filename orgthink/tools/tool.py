@@ -91,6 +91,10 @@ class FunctionTool:
     """Called with the arguments by name."""
     cost: float = 0.0
     """Cost units of a call."""
+    seconds: float = 0.0
+    """Seconds that a call may take, in addition to those that every call may take."""
+    note: str = ""
+    """Ends its description."""
 
     @property
     def name(self) -> str:
@@ -98,7 +102,7 @@ class FunctionTool:
 
     @property
     def description(self) -> str:
-        return " ".join((self.function.__doc__ or "").partition("\n\n")[0].split())
+        return " ".join([*(self.function.__doc__ or "").partition("\n\n")[0].split(), self.note]).strip()
 
     @property
     def parameters(self) -> Parameters:
@@ -130,6 +134,24 @@ def paid_work(tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Work:
             agent.spend(tool.cost)
 
     return work
+
+
+CALL_SECONDS = 120.0
+"""Seconds that every call may take."""
+SLOWEST = 10.0
+"""Tokens a second of the slowest stream that a call waits for."""
+
+
+def call_seconds(agent: Agent, tool: Tool | None = None) -> float | None:
+    """Deadline of a call where no setting names one: `CALL_SECONDS`, the `seconds` that the tool's code may take, and
+    the tokens of its agent at the rate `SLOWEST`.
+
+    `None` for a tool that `forks` agents: its requests and calls end by themselves.
+    """
+    if getattr(tool, "forks", False):
+        return None
+    code = getattr(getattr(tool, "use", None), "tool", tool)  # the tool that an agent uses itself
+    return CALL_SECONDS + getattr(code, "seconds", 0.0) + agent.longest_reply / SLOWEST
 
 
 _STATUS = {Status.OK: CallStatus.OK, Status.TIMEOUT: CallStatus.TIMEOUT}

@@ -12,6 +12,8 @@ from orgthink.engines.engine import Tools
 from orgthink.grammar.toolcall import FINAL
 from orgthink.tools import MORE_TOOLS, installed_corpus
 from orgthink.tools.agents import agents
+from orgthink.tools.bubblewrap import SandboxLimits
+from orgthink.tools.packages import note
 from orgthink.tools.python import python_tool
 from orgthink.tools.sandbox import runner_named
 from orgthink.tools.search import retriever_named, search_tool
@@ -44,6 +46,13 @@ class Suite:
     Search-R1 server; empty: nothing."""
     topk: int = 1
     """Passages for each query."""
+    limits: SandboxLimits = field(default_factory=SandboxLimits)
+    """Limits of a program, and its packages."""
+
+    @property
+    def packages(self) -> str:
+        """Tells the author of a program which packages there are."""
+        return note(self.limits.packages, here=self.sandbox == "bubblewrap")
 
 
 def toolbox(names: Sequence[str], models: Sequence[str], python: Tool, search: Tool, *, brief: bool) -> dict[str, Tool]:
@@ -85,14 +94,14 @@ def resources(suite: Suite, names: Sequence[str] = TOOLS) -> tuple[Tool, Tool]:
 
     UserError if there is nothing to run code, or to search.
     """
-    python = _python(suite.sandbox) if _RUN.intersection(names) else _CLOSED
+    python = _python(suite.sandbox, suite.limits, suite.packages) if _RUN.intersection(names) else _CLOSED
     search = _search(suite.corpus, suite.topk) if _SEARCH.intersection(names) else _CLOSED
     return python, search
 
 
 @cache
-def _python(sandbox: str) -> Tool:
-    return python_tool(runner_named(sandbox))
+def _python(sandbox: str, limits: SandboxLimits, packages: str) -> Tool:
+    return python_tool(runner_named(sandbox, limits), limits.seconds, packages)
 
 
 @cache

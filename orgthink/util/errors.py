@@ -101,17 +101,17 @@ def required(value: T | None, kind: str, option: str) -> T:
 def require_at_least(least: float, settings: object, *names: str) -> None:
     """ValueError for the first of these settings that is less, or not a finite number. `None` is accepted."""
     for name in names:
-        value = getattr(settings, name)
-        if value is not None and not least <= value < inf:
+        if (value := getattr(settings, name)) is not None and not least <= value < inf:
             wanted = f"at least {least:g}" if least else "a number from 0 on"
             raise ValueError(f"{name} is {value}: it must be {wanted}")
 
 
 def require_above_zero(settings: object, *names: str) -> None:
-    """ValueError for the first of these settings that is not a finite number above 0."""
+    """ValueError for the first of these settings that is neither `None` nor a finite number above 0."""
     for name in names:
-        if not 0 < getattr(settings, name) < inf:
-            raise ValueError(f"{name} is {getattr(settings, name)}: it must be a number above 0")
+        value = getattr(settings, name)
+        if value is not None and not 0 < value < inf:
+            raise ValueError(f"{name} is {value}: it must be a number above 0")
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def outside(tmp_path_factory):
 async def run(attack: Attack, outside) -> tuple[Result, float]:
     """What becomes of a program, and after how many seconds."""
     start = time.monotonic()
-    result = await Bubblewrap(seconds=attack.given.seconds).run(outside.fill(attack.given.code))
+    result = await Bubblewrap(seconds=attack.given.seconds, memory_mb=256).run(outside.fill(attack.given.code))
     return result, time.monotonic() - start
 
 

@@ -45,7 +45,10 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.tools.bubblewrap import SandboxLimits
 from orgthink.tools.faults import Faults
+from orgthink.tools.tool import CALL_SECONDS
+from orgthink.tools.toolbox import Suite
 from orgthink.util.errors import UserError
 
 BARE = Style("bare", dict.fromkeys(("manager", "rounds", "final"), "{question}"))
@@ -205,6 +208,19 @@ def test_a_reviewer_sees_the_rounds_before_it_and_the_subtask():
     assert told(episode, 2)[0].value == "looks fine"
 
 
+def test_an_author_of_programs_is_told_which_packages_there_are():
+    suite = Suite(limits=SandboxLimits(packages=("numpy", "nothing-of-this-name")))
+    made = Turn("<code>print 3</code>", when="programmer")
+    turns = [
+        reply(ask("code_reasoner"), when=""),
+        made,
+        reply(("final_answer", {}), when="Rounds"),
+        Turn("<ANSWER> 7 </ANSWER>", when="The rounds are over"),
+    ]
+    episode = play(turns, Managed("paper", suite=suite))
+    assert "Installed packages: numpy. Not installed: nothing-of-this-name." in seen(episode, "manager/1.1")
+
+
 HOSTILE = {
     "a call": render_reply("r", [ToolCall("final_answer", {}), ToolCall(*program("print 9"))]),
     "forks": "<FORK-1> q </FORK-1> <JOIN-1> </JOIN-1>",
@@ -253,14 +269,14 @@ def test_faults_look_like_failures_of_real_tools():
     episode = faulty(1.0)
     assert episode.answer == "7" and not ran and not kinds(episode)
     late = {one.responses for one in rounds(episode) if any(r.status is TIMEOUT for r in one.responses)}
-    assert episode.seconds == len(late) * Managed().call_seconds, "the calls of a round time out at once"
+    assert episode.seconds == len(late) * CALL_SECONDS, "the calls of a round time out at once"
     real = {TIMEOUT: "timeout", EXEC_ERR: ("Traceback", "ended by", "the server"), PARSE_ERR: "not JSON"}
     for response in (r for one in rounds(episode) for r in one.responses):
         words = real[response.status]
         assert any(word in response.value for word in ([words] if isinstance(words, str) else words)), response
         assert "inject" not in response.value and "fault" not in response.value
     lost = next(trace for trace in episode.traces if trace.status is Status.TIMEOUT)
-    assert lost.end - lost.start == Managed().call_seconds and lost.stop is StopReason.DEADLINE
+    assert lost.end - lost.start == CALL_SECONDS and lost.stop is StopReason.DEADLINE
 
 
 def test_injected_faults_are_the_same_ones_when_an_episode_is_repeated():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,12 +26,13 @@ from managed import (
     one_round,
     play,
     program,
+    python,
     ran,
     reply,
     told,
 )
 
-from orgthink.engines.scripted import Turn
+from orgthink.engines.scripted import Turn, pieces
 from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, render_reply
 from orgthink.measure.latency import critical_path
 from orgthink.measure.orchestration import cost, executed, rounds, statuses
@@ -40,6 +43,8 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tools.faults import Faults
+from orgthink.tools.tool import CALL_SECONDS, SLOWEST, FunctionTool, call_seconds
+from orgthink.tools.toolbox import toolbox
 
 # Rounds
 
@@ -202,6 +207,36 @@ def test_the_tokens_of_an_agent_that_times_out_stop():
     episode = one_round(ask(), ask(), program("print 4"), others=[slow, slow], call_seconds=5)
     assert [r.status for r in told(episode)] == [TIMEOUT, TIMEOUT, OK] and episode.seconds == 5
     assert all(trace.steps <= 5 and trace.status is Status.TIMEOUT and trace.cost == 1 for trace in episode.traces[1:3])
+
+
+LONG = 24_576
+"""Tokens of a reply; at 10 a second they take 2,457.6 s."""
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "status"),
+    [
+        ("standard_reasoner", 2500, OK),
+        ("standard_reasoner", 2600, TIMEOUT),
+        ("code_reasoner", 2500, OK),
+        ("ensemble_solver", 9000, OK),  # its agents end by themselves
+    ],
+)
+def test_without_a_deadline_a_call_may_take_as_long_as_its_tokens(name: str, seconds: float, status: CallStatus):
+    word, says = ("coder", "<code>print 4</code>") if name == "code_reasoner" else ("sequential", SOLVED.says)
+    copies = 4 if name == "ensemble_solver" else 1
+    answers = [Turn(says, when=word, seconds=seconds / len(pieces(says)))] * copies
+    episode = play([reply(ask(name), program("hang")), *answers, *END], max_tokens=LONG)
+    assert [response.status for response in told(episode)] == [status, TIMEOUT]
+    assert episode.seconds == pytest.approx(min(seconds, CALL_SECONDS + LONG / SLOWEST) if copies == 1 else seconds)
+    assert episode.trace("manager/1.2").end == CALL_SECONDS == 120
+
+
+def test_the_deadline_of_code_grows_with_the_seconds_of_a_program():
+    slow, search = FunctionTool(python, seconds=600), Managed().resources()[1]
+    tools = toolbox(("python", "code_reasoner", "standard_reasoner"), (), slow, search, brief=False)
+    agent = SimpleNamespace(longest_reply=1000)
+    assert [call_seconds(agent, tool) for tool in tools.values()] == [820, 820, 220]
 
 
 # Whatever a model says

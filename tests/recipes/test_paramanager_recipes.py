@@ -76,6 +76,7 @@ def test_the_numbers_of_table_5():
     assert (manager.synthesis, next(iter(manager.pool))) == ("summarizer", "gpt-oss-20b")
     assert plan.models["summarizer"] == plan.models["gpt-oss-20b"], "one engine"
     assert {model.sampling.max_tokens for model in plan.models.values()} == {plan.limits.max_tokens} == {24_576}
+    assert manager.call_seconds is None, "a call may take as long as its tokens"
     assert job.sampler_settings["max_model_len"] == 24_576 + 24_576
     assert plan.roles == ("manager",) and job.model is None
 

@@ -8,12 +8,15 @@ from dataclasses import replace
 
 import pytest
 
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.record.episode import Status
 from orgthink.tools import bubblewrap, limits
 from orgthink.tools import bubblewrap as room
+from orgthink.tools.bubblewrap import SandboxLimits
 from orgthink.tools.python import ending, python_tool, unindented
 from orgthink.tools.sandbox import Bubblewrap, runner_named
 from orgthink.tools.sandbox_fusion import SandboxFusion
+from orgthink.tools.toolbox import Suite, resources
 from orgthink.util.errors import Failure, UserError
 
 
@@ -124,6 +127,55 @@ def test_how_it_ended(code, output, said):
     assert ending(code, output) == said
 
 
+async def test_numpy_and_sympy_work_by_default():
+    code = """
+        import numpy, sympy
+        print(round(numpy.linalg.det(numpy.eye(300) * 1.01)), sympy.factorint(360))
+        """
+    result = await Bubblewrap().run(code)
+    assert (result.text, result.status) == ("20 {2: 3, 3: 2, 5: 1}\n", Status.OK), result
+
+
+async def test_only_named_packages_are_there_and_nothing_changes_them():
+    code = """
+        import os, subprocess, sys
+        print(sorted(name for name in os.listdir("/python/packages") if "." not in name))
+        for name in ("numpy", "orgthink", "pydantic", "pytest"):
+            try: __import__(name)
+            except ModuleNotFoundError as error: print(error)
+        for path in ("/python/packages/x", "/python/packages/sympy/x"):
+            try: open(path, "w")
+            except OSError as error: print(error.strerror)
+        """
+    result = await Bubblewrap(packages=("sympy", "nothing-of-this-name")).run(code)
+    missing = [f"No module named '{name}'" for name in ("numpy", "orgthink", "pydantic", "pytest")]
+    assert result.text.splitlines() == ["['mpmath', 'sympy']", *missing, *["Read-only file system"] * 2]
+
+
+def test_models_are_told_which_packages_there_are():
+    limits = SandboxLimits(packages=("numpy", "sympy", "nothing-of-this-name"))
+    here, there = Suite(limits=limits), Suite("http://127.0.0.1:8080", limits=limits)
+    told = "Installed packages: numpy, sympy. Not installed: nothing-of-this-name."
+    assert here.packages == told
+    assert there.packages == "Installed packages: numpy, sympy, nothing-of-this-name."
+    assert replace(here, limits=SandboxLimits(packages=())).packages == "Installed packages: none."
+    tool, _ = resources(here, ("python",))
+    assert tool.description.endswith(f"to go on from there. {told}")
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({"seconds": 0}, "seconds is 0.0: it must be a number above 0"),
+        ({"memory_mb": 0}, "memory_mb is 0: it must be at least 1"),
+        ({"package": []}, "has no 'package': did you mean packages?"),
+    ],
+)
+def test_limits_of_the_suite_are_checked(limits, says):
+    with pytest.raises(UserError, match=says):
+        OrganizationSpec("paramanager", {"suite": {"limits": limits}}).named("mine")
+
+
 async def test_the_tool():
     tool = python_tool(Bubblewrap(seconds=30.0))
     assert (tool.name, tool.cost) == ("python", 0)
@@ -132,11 +184,13 @@ async def test_the_tool():
 
 
 def test_runners_by_name():
-    assert isinstance(runner_named("bubblewrap"), Bubblewrap)
-    assert isinstance(runner_named("http://127.0.0.1:8080"), SandboxFusion)
+    limits = SandboxLimits(9.0, 90, packages=())
+    found = runner_named("bubblewrap", limits)
+    assert isinstance(found, Bubblewrap) and (found.seconds, found.memory_mb, found.packages) == (9.0, 90, ())
+    assert isinstance(runner_named("http://127.0.0.1:8080", limits), SandboxFusion)
     for name in ("docker", "", "127.0.0.1:8080", "http://", "http://[::", "bubblewrap "):
         with pytest.raises(UserError) as raised:
-            runner_named(name)
+            runner_named(name, SandboxLimits())
         assert "\n" not in str(raised.value)
 
 
@@ -169,7 +223,7 @@ def test_where_no_room_can_be_made_nothing_runs(unchecked, monkeypatch, tmp_path
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError) as raised:
-        runner_named("bubblewrap")
+        runner_named("bubblewrap", SandboxLimits())
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import resource
+import sys
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,12 +18,14 @@ from loopback import Exchange
 
 from orgthink.record.episode import Status
 from orgthink.tools import sandbox_fusion
-from orgthink.tools.sandbox_fusion import SandboxFusion
+from orgthink.tools.bubblewrap import SandboxLimits
+from orgthink.tools.sandbox_fusion import ONE_THREAD, SandboxFusion, with_one_thread
 from orgthink.util.errors import Failure
 from orgthink.util.http import RetryPolicy
 
 Play = Callable[[Exchange], Awaitable[None]]
 
+DEFAULTS = SandboxLimits()
 QUICK = RetryPolicy(connect=5.0, attempts=3, first_delay=0.001)
 
 
@@ -58,12 +64,12 @@ class Server:
 
 
 @asynccontextmanager
-async def fusion(*plays: Play) -> AsyncIterator[tuple[SandboxFusion, Server]]:
+async def fusion(*plays: Play, limits: SandboxLimits = DEFAULTS) -> AsyncIterator[tuple[SandboxFusion, Server]]:
     server = Server(list(plays))
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     try:
-        yield SandboxFusion(server.url, QUICK), server
+        yield SandboxFusion(server.url, limits, QUICK), server
     finally:
         listening.close()
         for task in list(server.open):  # kept for the next call
@@ -102,11 +108,77 @@ async def cuts(exchange: Exchange) -> None:
 
 async def test_what_is_asked_for():
     async with fusion(runs(stdout="1\n")) as (_, server):
-        result = await SandboxFusion(server.url + "/").run("  print(1)\n  print('\ud800')", "7\n\ud800")
+        result = await SandboxFusion(server.url + "/", DEFAULTS).run("  print(1)\n  print('\ud800')", "7\n\ud800")
     assert (result.text, result.status, result.error) == ("1\n", Status.OK, None)
     assert server.paths == ["POST /run_code HTTP/1.1"]
-    body = {"code": "print(1)\nprint('?')", "language": "python", "run_timeout": 5.0, "memory_limit_MB": 256}
-    assert server.bodies == [body | {"stdin": "7\n?", "files": {}, "fetch_files": []}]
+    (body,) = server.bodies
+    assert body.pop("code") == f"{ONE_THREAD}; print(1)\nprint('?')"
+    limits = {"run_timeout": 30.0, "memory_limit_MB": 1024}
+    assert body == {"language": "python", **limits, "stdin": "7\n?", "files": {}, "fetch_files": []}
+
+
+async def test_limits_are_settings():
+    async with fusion(runs(), limits=SandboxLimits(seconds=7.5, memory_mb=300)) as (runner, server):
+        await runner.run("print(1)")
+    assert (server.bodies[0]["run_timeout"], server.bodies[0]["memory_limit_MB"]) == (7.5, 300)
+
+
+async def executes(exchange: Exchange) -> None:
+    """Runs the program as the server does: the memory limit is also that of data and of the stack, which every new
+    thread gets."""
+
+    def limited() -> None:
+        most = exchange.body["memory_limit_MB"] << 20
+        for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_STACK):
+            resource.setrlimit(kind, (most, resource.getrlimit(kind)[1]))
+
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write(exchange.body["code"])
+        file.flush()
+        pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
+        started = await asyncio.create_subprocess_exec(sys.executable, file.name, preexec_fn=limited, **pipes)
+        stdout, stderr = (part.decode() for part in await started.communicate())
+    code = started.returncode
+    await runs("Failed" if code else "Success", return_code=code, stdout=stdout, stderr=stderr)(exchange)
+
+
+async def test_numpy_and_sympy_work_within_the_limits_of_a_server():
+    """A server that has these packages. On one processor numpy has no second thread, and the test cannot fail."""
+    pytest.importorskip("sympy")
+    code = """
+        import numpy, os, sympy
+        print(round(numpy.linalg.det(numpy.eye(300) * 1.01)), sympy.factorint(360), len(os.listdir("/proc/self/task")))
+        """
+    async with fusion(executes) as (runner, _):
+        result = await runner.run(code)
+    assert (result.text, result.status) == ("20 {2: 3, 3: 2, 5: 1} 1\n", Status.OK), result
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        ("x = 1\n1 / 0", 2),
+        ("1 / 0", 1),
+        ("# a comment\n1 / 0", 2),
+        ("\n\ndef f():\n    1 / 0\nf()", 4),
+        ('"""Says what it does."""\n1 / 0', 2),
+        ("from __future__ import annotations\n1 / 0", 2),
+        ("from __future__ import annotations; 1 / 0", 1),
+        ("from __future__ import annotations  # why\nx = (1,\n2)\n1 / 0", 4),
+        ("from __future__ import (\n    annotations,\n)\n1 / 0", 4),
+        ('"""Doc."""\nfrom __future__ import annotations\nfrom __future__ import division\nif 1:\n    1 / 0', 5),
+        ("for x in [0]:\n    1 / x", 3),
+        ("@print\ndef f(): pass\n1 / 0", 4),
+        ("async def f(): pass\n1 / 0", 3),
+        ("formed = 1\nif formed: 1 / 0", 2),
+    ],
+)
+def test_a_program_keeps_its_lines_and_has_one_thread(code: str, line: int, monkeypatch: pytest.MonkeyPatch):
+    """A first line that begins a block moves down by one."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    with pytest.raises(ZeroDivisionError) as raised:
+        exec(compile(with_one_thread(code), "program", "exec", dont_inherit=True), {})
+    assert raised.traceback[-1].lineno + 1 == line and os.environ["OMP_NUM_THREADS"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +200,7 @@ async def test_what_is_asked_for():
             runs("Failed", "TimeLimitExceeded", return_code=None, stdout="so far"),
             "so far",
             Status.TIMEOUT,
-            "stopped after 5 s",
+            "stopped after 30 s",
         ),
         (runs(stdout="x" * 70_000), "x" * 65_536, Status.ERROR, "cut after 65536 bytes of output"),
     ],
@@ -180,9 +252,8 @@ async def test_trouble_that_stays_is_a_failure(trouble, said):
 
 
 async def test_a_silent_server_is_a_timeout(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sandbox_fusion, "SECONDS", 0.1)
     monkeypatch.setattr(sandbox_fusion, "GRACE", 0.2)
-    async with fusion(silence) as (runner, server):
+    async with fusion(silence, limits=SandboxLimits(seconds=0.1)) as (runner, server):
         result = await runner.run("print(1)")
         assert (result.text, result.status) == ("", Status.TIMEOUT)
         assert result.error == "no answer in 0.3 s"

@@ -124,8 +124,8 @@ def paramanager() -> Policy:
 
     What is frozen is asked for at servers: the models of the pool on ports 8001 to 8003 of this machine, the first of
     which is the summarizer too (M_s), and Search-R1's retriever on 8000; `--set` names others. Ours: these places, what
-    the manager is told of its models, the deadline of a call, the passages of a query, δ, and that rows weigh the same
-    in the loss. Programs run in our sandbox, not in SandboxFusion, and of a response only sampled tokens count towards
+    the manager is told of its models, deadlines, the passages of a query, δ, and that rows weigh the same in the loss.
+    Programs run in our sandbox, not in SandboxFusion, and of a response only sampled tokens count towards
     its length. Groups that are not mixed are left out as they come, so that a step may have fewer than 16. The paper
     chose its problems beforehand and trains on every group: `orgthink export problems --mixed`, and `mixed=false`.
     """
@@ -140,7 +140,6 @@ def paramanager() -> Policy:
         "suite": {"corpus": "http://localhost:8000", "topk": 3},
         "rounds": rounds,
         "calls": calls,
-        "call_seconds": 300.0,
         "response_characters": 4096,
         "synthesis": "summarizer",
     }

@@ -86,7 +86,7 @@ class Judge:
     @contextmanager
     def _sandbox(self, program: Submission, tests: int) -> Generator[_Sandbox]:
         most = bubblewrap.SandboxLimits(
-            START + tests * (self.limits.seconds + 1), self.limits.memory_mb, PROCESSES, FILE_MB
+            START + tests * (self.limits.seconds + 1), self.limits.memory_mb, PROCESSES, FILE_MB, packages=()
         )
         with ExitStack() as stack:
             group = stack.enter_context(

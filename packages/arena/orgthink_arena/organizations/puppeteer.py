@@ -62,8 +62,8 @@ class Puppeteer(Organization):
     """Steps at most."""
     temperature: float = 1.0
     """0: the most probable action is taken; otherwise an action is drawn from the probabilities."""
-    call_seconds: float = 120.0
-    """Deadline of an action."""
+    call_seconds: float | None = None
+    """Deadline of an action; `None`: as long as its tokens may take."""
     response_tokens: int = 4096
     """Characters of a result that a reviewer reads: three for each of these tokens."""
     name: str = "puppeteer"
@@ -162,6 +162,7 @@ class Puppeteer(Organization):
     ) -> tuple[Message, ...]:
         whole, found = render_responses(responded), [one.value for one in responded if one.status is CallStatus.OK]
         shows = {"history": cut_middle(whole, int(share * len(whole))), "answers": " ; ".join(found)}
+        shows["packages"] = self.suite.packages
         return prompt(self.prompts, template, problem, problem=problem.text, **shows)
 
 

@@ -68,8 +68,8 @@ class ToolOrchestra(Organization):
     """A tool that was used in so many successive steps is withheld from the next one; `None`: never."""
     state_characters: int = 80_000
     """Longest part of the state: documents, programs or attempts. The oldest are left out."""
-    call_seconds: float = 120.0
-    """Deadline of a call."""
+    call_seconds: float | None = None
+    """Deadline of a call; `None`: as long as its tokens may take."""
     response_characters: int = 12_000
     """A longer result loses its middle."""
     brief: bool = False
@@ -192,6 +192,7 @@ class _Steps:
             rounds=settings.rounds,
             left=settings.rounds - len(self.steps),
             problem=self.problem.text,
+            packages=settings.suite.packages,
             **state,
         )
 

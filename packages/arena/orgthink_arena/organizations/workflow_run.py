@@ -25,7 +25,7 @@ from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import all_prepared, vote
 from orgthink.tools.schema import json_values
-from orgthink.tools.tool import Desk, Tool, paid_work, response_of
+from orgthink.tools.tool import Desk, Tool, call_seconds, paid_work, response_of
 from orgthink.tools.toolbox import Suite, resources, toolbox
 from orgthink.util.concurrency import run_all
 from orgthink.util.errors import UserError
@@ -76,8 +76,8 @@ class GraphSettings(Organization):
     """What they work with."""
     separator: str = "\n"
     """Between the samples of an output in a template."""
-    call_seconds: float = 120.0
-    """Deadline of an agent or a tool."""
+    call_seconds: float | None = None
+    """Deadline of an agent or a tool; `None`: as long as its tokens may take."""
 
     def require(self, graph: Graph) -> None:
         """UserError for a graph that names what is not there."""
@@ -194,7 +194,7 @@ class GraphRun:
                 agent = self.session.agent(node.role, self.messages(node, known, problem), model=model)
                 agent.spend(0.0)
                 work = self.asking(node, known, problem)
-                self.session.fork(parent, key, agent, work, seconds=self.settings.call_seconds)
+                self.session.fork(parent, key, agent, work, seconds=self.settings.call_seconds or call_seconds(agent))
                 begun.append(key)
         results = [await self.session.join(parent, key) for key in begun]
         replies = [response_of(name, result) for result in results] or [Response(name, CallStatus.EXEC_ERR, "budget")]
@@ -235,7 +235,7 @@ class GraphRun:
             agent = tool.agent(arguments, desk)
             agent.spend(0.0)
             work = paid_work(tool, arguments, desk)
-            seconds = self.settings.call_seconds
+            seconds = self.settings.call_seconds or call_seconds(agent, tool)
             result = await self.session.call(
                 parent, name, agent, work, seconds=seconds, arguments=json_values(arguments)
             )
