@@ -95,9 +95,9 @@ def _bill(summary: Mapping[str, Mapping[str, Any]]) -> str:
     return f" Dollars of an episode; ${total:.4g} in all, {share:.0f} % by our own counts."
 
 
-def interval(estimate: Mapping[str, Any], factor: float, digits: int) -> str:
-    """A mean with its interval."""
-    if estimate["mean"] is None:
+def interval(estimate: Mapping[str, Any] | None, factor: float, digits: int) -> str:
+    """A mean with its interval; a dash without one."""
+    if estimate is None or estimate["mean"] is None:
         return "–"
     mean = f"{factor * estimate['mean']:.{digits}f}"
     if estimate["low"] is None or estimate["high"] is None:

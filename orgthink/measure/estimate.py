@@ -169,10 +169,10 @@ def crossed_proportion(cells: Cells) -> Estimate:
     """
     values = list(cells)
     if _seeds(values) < 2:
-        return proportion(_plain(values))
+        return proportion(without_seeds(values))
     table, n = _table(values)
     if not _crossed(table):
-        return replace(proportion(_plain(values)), low=None, high=None)
+        return replace(proportion(without_seeds(values)), low=None, high=None)
     spread = _spread(table)
     p, effective = spread.mean, float(len(table))
     if 0 < p < 1 and spread.variance > 0:
@@ -185,10 +185,10 @@ def crossed_average(cells: Cells) -> Estimate:
     `average`; where several seeds have fewer than two problems in common it has no interval."""
     values = list(cells)
     if _seeds(values) < 2:
-        return average(_plain(values))
+        return average(without_seeds(values))
     table, n = _table(values)
     if not _crossed(table):
-        return replace(average(_plain(values)), low=None, high=None)
+        return replace(average(without_seeds(values)), low=None, high=None)
     return _floored(_interval(_spread(table), n), (value for seeds in table.values() for value in seeds.values()))
 
 
@@ -201,12 +201,12 @@ def crossed_difference(first: Cells, second: Cells) -> Estimate:
     """
     ours, theirs = list(first), list(second)
     if _seeds([*ours, *theirs]) < 2:
-        return difference(_plain(ours), _plain(theirs))
+        return difference(without_seeds(ours), without_seeds(theirs))
     a, b = _samples(ours), _samples(theirs)
     gaps = [(*key, fmean(values) - fmean(b[key])) for key, values in a.items() if key in b]
     table, _ = _table(gaps)
     if not _crossed(table):
-        return Estimate(average(_plain(gaps)).mean, None, None, len({problem for problem, *_ in gaps}))
+        return Estimate(average(without_seeds(gaps)).mean, None, None, len({problem for problem, *_ in gaps}))
     found = _interval(_spread(table), len(table))
     if not _are_shares(value for values in (*a.values(), *b.values()) for value in values):
         return found
@@ -218,7 +218,7 @@ def _seeds(cells: Cells) -> int:
     return len({seed for _, seed, _ in cells})
 
 
-def _plain(cells: Cells) -> list[tuple[str, float | None]]:
+def without_seeds(cells: Cells) -> list[tuple[str, float | None]]:
     """Without the seeds."""
     return [(problem, value) for problem, _, value in cells]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -87,25 +88,14 @@ def conduct(folder: RunFolder, arena: Arena, only: frozenset[str] = frozenset(),
     `command` is shown in the conditions; `None`: the command that resumes the folder. UserError if another process
     writes the folder.
     """
-    with locked(folder.path):
-        return _conduct(folder, arena, only, command)
-
-
-def _conduct(folder: RunFolder, arena: Arena, only: frozenset[str], command: str | None) -> int:
     from orgthink_arena.contest.contest import require_plans
     from orgthink_arena.contest.preparations import prepare_all
 
-    methods = methods_of(arena, only)
-    require_plans(arena, methods)
-    try:
+    methods, found = methods_of(arena, only), None
+    with locked(folder.path), suppress(KeyboardInterrupt):  # the second Ctrl-C, while the event loop is blocked
+        require_plans(arena, methods)
         prepared = prepare_all(folder.path, arena, methods)
-    except KeyboardInterrupt:
-        show(f"orgthink: stopped; {again(folder)}", error=True)
-        return INTERRUPTED
-    try:
         found = run_main(interruptible(lambda stop: _contest(folder, arena, prepared, only, stop, command)))
-    except KeyboardInterrupt:  # a second Ctrl-C while the event loop is blocked
-        found = None
     if found is None:
         show(f"orgthink: stopped; {again(folder)}", error=True)
         return INTERRUPTED

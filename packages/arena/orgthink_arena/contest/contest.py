@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 from statistics import fmean
@@ -35,11 +35,6 @@ class Trial:
     tokens: int
     """Sampled tokens of all its episodes together."""
 
-    @property
-    def rank(self) -> tuple[float, int]:
-        """Right before brief."""
-        return self.accuracy, -self.tokens
-
 
 @dataclass(frozen=True, slots=True)
 class Contender:
@@ -54,8 +49,9 @@ class Contender:
 
     @property
     def variant(self) -> Mapping[str, Any]:
-        """The best of its grid; the first of equals."""
-        return max(self.trials, key=lambda trial: trial.rank).variant if self.trials else {}
+        """The most accurate of its grid, then the one with fewer tokens, then the first."""
+        best = max(self.trials, key=lambda trial: (trial.accuracy, -trial.tokens), default=None)
+        return {} if best is None else best.variant
 
 
 @dataclass
@@ -94,15 +90,19 @@ class Contest:
                     found[cap][method] = await self._outcome(method, cap)
         for cap, outcomes in found.items():
             for method, outcome in outcomes.items():
-                if isinstance(outcome, Results):
-                    outcomes[method] = await self._timed(outcome, cap)
+                if isinstance(outcome, Results) and self.arena.timed:
+                    outcomes[method] = await self._or_reason(method, cap, self._timed(outcome, cap))
         return mean, dict(found)
 
     async def _outcome(self, name: str, cap: Cap) -> Results | str:
         if self.only and name not in self.only and name != self.arena.reference:
             return "not run"
+        return await self._or_reason(name, cap, self._results(name, cap))
+
+    async def _or_reason(self, name: str, cap: Cap, work: Awaitable[Results]) -> Results | str:
+        """The results of this work, or why there are none."""
         try:
-            return await self._results(name, cap)
+            return await work
         except Stopped:
             raise
         except Exception as error:  # a method of a plug-in may raise anything; the others go on
@@ -124,22 +124,15 @@ class Contest:
         }
         return Results(name, by_seed, {}, self.trained(name), search)
 
-    async def _timed(self, results: Results, cap: Cap) -> Results | str:
+    async def _timed(self, results: Results, cap: Cap) -> Results:
         """The results with episodes that have the machine to themselves, of every seed: trainings differ in seconds,
         too."""
-        if not self.arena.timed:
-            return results
         contender, work = self.contenders[results.method, cap.name], timed_work(self.arena)
-        try:
-            alone = {
-                seed: await self._attempts(contender, seed, work, contender.variant, f"{cap.name}-alone-seed{seed}")
-                for seed in self.arena.seeds
-            }
-        except Stopped:
-            raise
-        except Exception as error:
-            return f"failed: {reason(error)}"
-        return Results(results.method, results.by_seed, alone, results.trained, results.search_tokens)
+        alone = {
+            seed: await self._attempts(contender, seed, work, contender.variant, f"{cap.name}-alone-seed{seed}")
+            for seed in self.arena.seeds
+        }
+        return replace(results, alone=alone)
 
     async def _trials(self, name: str, cap: Cap) -> tuple[Trial, ...]:
         """Every combination of a grid, on development problems at the same cap, with the first seed."""

@@ -21,6 +21,7 @@ from orgthink.measure.estimate import (
     crossed_proportion,
     difference,
     proportion,
+    without_seeds,
 )
 from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.orchestration import cost
@@ -136,14 +137,15 @@ class Results:
 
 def row(results: Results, facts: Mapping[str, Any]) -> Row:
     """The row of a method; `facts` about it come first."""
-    share, mean = (crossed_proportion, crossed_average) if results.trained else (_proportion, _average)
+    share = crossed_proportion if results.trained else lambda cells: proportion(without_seeds(cells))
+    mean = crossed_average if results.trained else lambda cells: average(without_seeds(cells))
     tasks = dict.fromkeys(attempt.task for attempt in results.attempts)
     found = {
         "accuracy": share(results.cells("right")),
         **{name: mean(results.cells(name)) for name in QUANTITIES},
         "seconds": mean(results.seconds),
         "search_tokens": average((str(seed), float(tokens)) for seed, tokens in results.search_tokens.items()),
-        "cut": _proportion(results.cells("cut")),
+        "cut": proportion(without_seeds(results.cells("cut"))),
         "forked": share(results.cells("forked")),
         "tasks": {task: share(results.cells("right", task)) for task in tasks},
     }
@@ -160,7 +162,8 @@ def failed_row(method: str, status: str, facts: Mapping[str, Any]) -> Row:
 
 def gap(ours: Results, reference: Results) -> Row:
     """A method against the reference: method - reference, paired by problem, and by seed if either was trained."""
-    paired = crossed_difference if ours.trained or reference.trained else _difference
+    crossed = ours.trained or reference.trained
+    paired = crossed_difference if crossed else lambda *cells: difference(*map(without_seeds, cells))
     measures = {"accuracy": "right", "forked": "forked", **dict(zip(QUANTITIES, QUANTITIES, strict=True))}
     found = {name: paired(ours.cells(measure), reference.cells(measure)) for name, measure in measures.items()}
     paths = (_logarithms(each.cells("critical_path_steps")) for each in (ours, reference))
@@ -197,18 +200,3 @@ def as_json(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: as_json(one) for name, one in value.items()}
     return asdict(value) if isinstance(value, Estimate) else value
-
-
-def _proportion(cells: Iterable[tuple[str, int, float | None]]) -> Estimate:
-    return proportion((problem, value) for problem, _, value in cells)
-
-
-def _average(cells: Iterable[tuple[str, int, float | None]]) -> Estimate:
-    return average((problem, value) for problem, _, value in cells)
-
-
-def _difference(
-    first: Iterable[tuple[str, int, float | None]], second: Iterable[tuple[str, int, float | None]]
-) -> Estimate:
-    ours, theirs = ([(problem, value) for problem, _, value in side] for side in (first, second))
-    return difference(ours, theirs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from orgthink.cli.table import interval
 from orgthink_arena.contest.rows import OK
 
 Rows = Sequence[Mapping[str, Any]]
@@ -31,16 +32,6 @@ def table(rows: Rows, columns: Sequence[Column]) -> str:
     lines = [[title for title, _ in columns], ["---", *["--:"] * (len(columns) - 1)]]
     lines += [[cell(row) for _, cell in columns] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def interval(estimate: Mapping[str, Any] | None, factor: float, digits: int) -> str:
-    """An estimate such as `89.0 [87.1, 90.6]`, or a dash without a number."""
-    if estimate is None or estimate["mean"] is None:
-        return "–"
-    mean = f"{factor * estimate['mean']:.{digits}f}"
-    if estimate["low"] is None or estimate["high"] is None:
-        return mean
-    return f"{mean} [{factor * estimate['low']:.{digits}f}, {factor * estimate['high']:.{digits}f}]"
 
 
 def drawn(results: Mapping[str, Any]) -> list[str]:

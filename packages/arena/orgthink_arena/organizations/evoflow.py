@@ -18,11 +18,9 @@ from orgthink.organizations import most
 from orgthink.record.episode import Problem
 from orgthink.runtime.session import Session
 from orgthink.util.errors import UserError, require_above_zero
-from orgthink.util.settings import adapter
+from orgthink.util.settings import adapter, typed
 from orgthink.util.tabular import json_object
-from orgthink.util.terminal import excerpt
 from orgthink_arena.organizations.workflow import ALONE, AnyGraph, GraphSettings, samples_in
-from orgthink_arena.organizations.workflow_json import MESSAGE, what_is_wrong
 
 MOST_WORDS = 200
 """Words of a question that are tags."""
@@ -97,12 +95,7 @@ def read_population(data: Any) -> Population:
             data = json_object(Path(data))
         except OSError as error:
             raise UserError(f"population {data} cannot be read: {error.strerror}") from error
-    try:
-        found = data if isinstance(data, Population) else adapter(Population).validate_python(data)
-    except UserError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"population: {excerpt(what_is_wrong(error), MESSAGE)}") from None
+    found = data if isinstance(data, Population) else typed(Population, data, "population")
     if not found.individuals:
         raise UserError("population: it has no individual")
     return found

@@ -218,12 +218,12 @@ class Graph(Closed):
     @property
     def calls(self) -> int:
         """Agents and tools that a run can call at most."""
-        return _calls(self.block)
+        return _most(self.block, idle=0)
 
     @property
     def steps(self) -> int:
         """Nodes that a run works on at most, those without calls included; one in each round and part."""
-        return _steps(self.block)
+        return _most(self.block, idle=1)
 
 
 AnyNode = AgentNode | ToolNode | VoteNode | FallbackNode | TextNode | SplitNode | MapNode | LoopNode | BranchNode
@@ -338,33 +338,19 @@ def dependencies(block: NodeBlock) -> dict[str, list[str]]:
     return {name: [other for other in block.nodes if other in used[name]] for name in block.nodes}
 
 
-def _calls(block: NodeBlock) -> int:
-    return sum(_calls_of(node) for node in block.nodes.values())
+def _most(block: NodeBlock, idle: int) -> int:
+    """Agents and tools that a run of a block calls at most, if a node without calls counts `idle`."""
+    return sum(_most_of(node, idle) for node in block.nodes.values())
 
 
-def _calls_of(node: AnyNode) -> int:
+def _most_of(node: AnyNode, idle: int) -> int:
     match node:
         case AgentNode():
             return node.samples
         case ToolNode():
             return 1
         case MapNode() | LoopNode():
-            return node.most * _calls(node.body)
+            return node.most * (idle + _most(node.body, idle))
         case BranchNode():
-            return max(map(_calls, blocks(node)))
-    return 0
-
-
-def _steps(block: NodeBlock) -> int:
-    return sum(_steps_of(node) for node in block.nodes.values())
-
-
-def _steps_of(node: AnyNode) -> int:
-    match node:
-        case AgentNode():
-            return node.samples
-        case MapNode() | LoopNode():
-            return node.most * (1 + _steps(node.body))
-        case BranchNode():
-            return 1 + max(map(_steps, blocks(node)))
-    return 1
+            return idle + max(_most(block, idle) for block in blocks(node))
+    return idle

@@ -10,9 +10,8 @@ from pathlib import Path
 from orgthink.measure.orchestration import cost
 from orgthink.measure.usage import replies, sampled_tokens
 from orgthink.record.episode import Episode
-from orgthink.util.errors import UserError
 from orgthink.util.files import write_whole
-from orgthink.util.settings import adapter
+from orgthink.util.settings import typed
 from orgthink.util.tabular import json_object
 
 FILE = "costs.json"
@@ -62,14 +61,7 @@ def of(episodes: Iterable[Episode], seconds: float) -> Costs:
 def read(folder: Path) -> Costs:
     """The costs of a run folder; zero without the file. UserError if the file cannot be read."""
     file = folder / FILE
-    if not file.is_file():
-        return Costs()
-    try:
-        return adapter(Costs).validate_python(json_object(file))
-    except UserError:
-        raise
-    except ValueError as error:
-        raise UserError(f"{file} cannot be read: {str(error).splitlines()[0]}") from error
+    return typed(Costs, json_object(file), file) if file.is_file() else Costs()
 
 
 def write(folder: Path, costs: Costs) -> None:

@@ -140,9 +140,8 @@ class RouterBank:
 
     def _opened(self, folder: RunFolder, member: str) -> RunFolder:
         path = folder.path / "members" / member
-        if (path / "config.json").is_file():
-            return RunFolder.open(path)
-        return RunFolder.create(path, "eval", self.settings.plan(member))
+        begun = (path / "config.json").is_file()
+        return RunFolder.open(path) if begun else RunFolder.create(path, "eval", self.settings.plan(member))
 
 
 def bank(episodes: Mapping[str, Iterable[Episode]]) -> list[Known]:

@@ -328,7 +328,7 @@ NO_AGENT = {"individuals": [{"id": "a", "accuracy": 1.0, "graph": {"nodes": {"a"
         ({}, "individuals: Field required"),
         ({"individuals": []}, "it has no individual"),
         ({"individuals": [{"id": "a"}]}, "individuals.0.graph: Field required"),
-        (NO_AGENT, "individuals.0.graph: Value error, graph: node a: give it a template or a prompt"),
+        (NO_AGENT, "individuals.0.graph: graph: node a: give it a template or a prompt"),
         ([], "dictionary"),
         ("none.json", "cannot be read"),
     ],
