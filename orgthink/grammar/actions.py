@@ -96,6 +96,9 @@ class Scanner:
     quoted: bool = False
     """Whether the last tag was text, so that an engine that stopped there has not come to an end."""
 
+    def __init__(self, *stops: str) -> None:
+        self.stops = stops
+
     def feed(self, text: str) -> list[Event]:
         """Events completed by this piece of text."""
         return []

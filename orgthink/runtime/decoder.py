@@ -120,10 +120,10 @@ class Decoder(GrowingContext):
             if self.stop is None and not self._paused:
                 self.stop = StopReason.DONE
 
-    async def complete(self) -> str:
-        """Decode to the end of the text and return what was decoded. Raises EngineError."""
+    async def complete(self, *stops: str) -> str:
+        """Decode to the end of the text, or of one of these texts, and return what was decoded. Raises EngineError."""
         first = len(self._context.spans)
-        async for _ in self.act(Scanner()):
+        async for _ in self.act(Scanner(*stops)):
             pass
         return "".join(span.text for span in self._context.spans[first:] if span.origin is Origin.SAMPLED)
 

@@ -100,7 +100,7 @@ class Contest:
         return await self._or_reason(name, cap, self._results(name, cap))
 
     async def _or_reason(self, name: str, cap: Cap, work: Awaitable[Results]) -> Results | str:
-        """The results of this work, or why there are none."""
+        """The results of this work, or why it failed."""
         try:
             return await work
         except Stopped:
