@@ -18,6 +18,7 @@ from orgthink.evaluation.specs import RoleSpec
 from orgthink.models.lora import LoraSettings
 from orgthink.record.episode import Sampling
 from orgthink.training.cluster.verl import launch
+from orgthink.training.cluster.verl.attention import ROWS
 from orgthink.training.cluster.verl.launch import Placement, require, settings
 from orgthink.training.recipes.jobs import Job, Mars, Policy
 from orgthink.training.recipes.registry import RECIPES, Training, adjusted, start
@@ -108,7 +109,7 @@ def test_without_a_split_any_attention_will_do(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(launch, "find_spec", lambda name: None)
     one = Placement(settings=(SPLIT.replace("=8", "=1"),))
     require(MARS, one)
-    assert of(MARS, one)[ATTENTION[:-1]] == "sdpa"
+    assert of(MARS, one)[ATTENTION[:-1]] == ROWS
 
 
 def of(job: Policy | Mars, cluster: Placement = CPU) -> dict[str, str]:

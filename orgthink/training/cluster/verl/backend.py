@@ -31,6 +31,7 @@ from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.folder import RunFolder
 from orgthink.training.backend import Signals
 from orgthink.training.checkpoint import OtherSetup
+from orgthink.training.cluster.verl.attention import register
 from orgthink.training.cluster.verl.engine import VerlEngine
 from orgthink.training.cluster.verl.launch import FAULT, TRAINER, max_context
 from orgthink.training.cluster.verl.rows import fields, padding, row_loss
@@ -49,6 +50,8 @@ PARTITION = "train"
 
 NODE_CHECK = 2.0
 """Seconds between two checks of the nodes."""
+
+register()
 
 
 class VerlBackend:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from orgthink.evaluation.specs import RoleSpec
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
+from orgthink.training.cluster.verl.attention import ROWS
 from orgthink.training.recipes.base_model import model_folder, require_same_problems
 from orgthink.training.recipes.jobs import Job, Reinforced
 from orgthink.training.recipes.registry import training_of
@@ -59,6 +60,8 @@ class Placement:
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "nodes", "gpus", "tensor_parallel", "stretch")
+        if self.nodes * self.gpus % self.tensor_parallel:
+            raise ValueError(f"tensor_parallel is {self.tensor_parallel}: it must divide the number of GPUs")
         if self.nodes > 1 and self.address is None:
             raise ValueError(f"nodes is {self.nodes}: several nodes need the address of a Ray cluster, see `ray start`")
 
@@ -114,7 +117,7 @@ def require_whole_attention(placement: Placement) -> None:
 
 def _attention(placement: Placement) -> str:
     """The workers' attention: verl's default, if flash-attn is installed, which has to be built for GPU and PyTorch."""
-    return "flash_attention_2" if placement.device != "cpu" and find_spec("flash_attn") else "sdpa"
+    return "flash_attention_2" if placement.device != "cpu" and find_spec("flash_attn") else ROWS
 
 
 def max_context(job: Reinforced) -> int:
