@@ -436,3 +436,17 @@ def test_every_registry_of_the_package_is_listed():
     groups = {group for file in files for group in wanted.findall(file.read_text())}
     listed = {getattr(import_module(module), name).group for module, name in (w.split(":") for w in KINDS.values())}
     assert len(groups) <= 8 and listed == groups
+
+
+def test_the_list_of_recipes_has_those_that_can_be_run(capsys):
+    """Kinds of training, which a recipe configures, are listed on request."""
+    pytest.importorskip("torch")
+    from orgthink.training.recipes.registry import RECIPES
+
+    listed = []
+    for more in ([], ["--all"]):
+        assert main(["list", "recipes", *more]) == 0
+        listed.append({line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]})
+    assert listed[1] == set(RECIPES)
+    assert listed[0] == {name for name in RECIPES if not isinstance(RECIPES[name], type)}
+    assert "policy" not in listed[0] and "asyncthink-qwen3-math" in listed[0]

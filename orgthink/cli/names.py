@@ -42,6 +42,8 @@ class List:
     kind: Annotated[Positional[str | None], arg(metavar="[KIND]")] = None
     """Kind, such as organizations; without it all. A family of tasks, such as gym, lists its tasks, and `gym:NAME` the
     settings of one."""
+    all: bool = False
+    """Also kinds of training, which recipes configure and which are not run themselves."""
 
     def __call__(self) -> int:
         family, _, member = (self.kind or "").partition(":")
@@ -54,19 +56,26 @@ class List:
             with needing("local"):
                 registry: Registry[object] = getattr(import_module(module), name)
             show(f"{kind} ({registry.group})")
-            found = list(_summaries(registry))
+            found = [
+                (name, text) for name, target, text in _summaries(registry) if self.all or not _is_kind(kind, target)
+            ]
             width = max((len(name) for name, _ in found), default=0)
             for name, text in found:
                 show(f"  {name:<{width}}  {text}")
         return 0
 
 
-def _summaries(registry: Registry[object]) -> Iterator[tuple[str, str]]:
-    """Names and their one-line descriptions."""
+def _is_kind(registry: str, target: str) -> bool:
+    """Whether this is a class of trainings, and no recipe: the spelling tells it without an import."""
+    return registry == "recipes" and (name := target.rpartition(":")[2])[:1].isupper() and not name.isupper()
+
+
+def _summaries(registry: Registry[object]) -> Iterator[tuple[str, str, str]]:
+    """Names, their targets and one-line descriptions."""
     if registry is MORE_TOOLS:
-        yield from ((name, "A tool of ParaManager's suite (Table 7).  [orgthink]") for name in TOOLS)
+        yield from ((name, "", "A tool of ParaManager's suite (Table 7).  [orgthink]") for name in TOOLS)
     for name, source in registry.registrations().items():
-        yield name, f"{summary(source.target) or source.target}  [{source.package}]"
+        yield name, source.target, f"{summary(source.target) or source.target}  [{source.package}]"
 
 
 def summary(target: str) -> str:
