@@ -30,9 +30,9 @@ def test_every_recipe_has_its_plans():
             continue
         model = None if getattr(job, "model", "its own") or name in PAPERS else "qwen3-0.6b"
         (first, *_) = found = plans(job, config_of(model or model_of(name, job)), 4, "h100")
-        counts = [1, 1, 2, 4] if isinstance(job, Reinforced) else [1]
-        assert [plan.cluster.gpus for plan in found] == counts
-        assert first.name == "embedded"
+        assert [plan.cluster.gpus for plan in found] == [1, 1, 2, 4]
+        several = "verl" if isinstance(job, Reinforced) else "torchrun"
+        assert [plan.name for plan in found] == ["embedded", *[several] * 3]
         assert first.model.total > 0
 
 
@@ -60,6 +60,37 @@ def test_a_recipe_on_verl_is_sized_as_verl_is_told():
             (*_, plan) = plans(one, config, 8, "h200")
             context = job.sampler_settings.get("max_model_len", config["max_position_embeddings"])
             assert (plan.name, plan.setup.share, plan.setup.pack, plan.setup.held) == ("verl", share, context, held)
+
+
+def test_no_recipe_of_a_large_model_is_sized_by_the_positions_of_its_config():
+    """A row of AsyncThink needs 12K tokens; the models have 40,960 or 262,144 positions."""
+    needed = {"asyncthink": 12_288, "marsrl": 98_304, "paramanager": 49_152}
+    for name in PAPERS:
+        job, config = recipes.RECIPES[name], dict(config_of(model_of(name, recipes.RECIPES[name])))
+        assert not isinstance(job, type)
+        sizes = {n: plans(job, config | {"max_position_embeddings": n}, 8, "h200")[-1] for n in (131_072, 262_144)}
+        packs = {plan.setup.pack for plan in sizes.values()}
+        assert packs == {needed[name.partition("-")[0]]}, name
+        assert len({(plan.memory, plan.work.reach) for plan in sizes.values()}) == 1, name
+
+
+def test_gpus_that_share_a_row_share_its_activations():
+    told = ["tensor=4", "share=0.6"]
+    (*_, alone), (*_, shared) = (
+        plans(recipes.RECIPES["marsrl-qwen3"], config_of("qwen3-30b-a3b"), 64, "h100", [*told, *more])
+        for more in ([], ["split=8"])
+    )
+    assert alone.memory.activations == pytest.approx(8 * shared.memory.activations, rel=0.01)
+    assert (alone.memory.weights, alone.fitting) == (shared.memory.weights, shared.fitting)
+    assert alone.lacks and not shared.lacks
+
+
+def test_processes_of_torchrun_share_the_states_of_fine_tuning():
+    job = recipes.adjusted(recipes.RECIPES["paramanager-qwen3-sft"], {}, ["gradient_checkpointing=true"])
+    one, *_, eight = plans(job, config_of("qwen3-8b"), 8, "h100")
+    assert (one.name, eight.name, one.memory.adam) == ("embedded", "torchrun", 8 * eight.memory.adam)
+    assert one.memory.activations == eight.memory.activations
+    assert one.lacks and not eight.lacks
 
 
 def test_gradient_checkpointing_and_mixed_precision_are_sized():

@@ -25,6 +25,9 @@ from orgthink.training.sft import SftSettings
 
 LONGEST = 8192
 """Most tokens of an agent on countdown, over all its segments: the 8K of section 4.5. None is told for mathematics."""
+CONTEXT = LONGEST + 4096
+"""Most tokens of a row of AsyncThink: what an agent samples, what its workers return, and the prompt. Ours. Without it
+memory would be sized by the 40,960 or 262,144 positions of the model."""
 
 
 def asyncthink(task: str, rollout: Rollout, steps: int, weight: float = 0.2, format_error: float = -0.5) -> Policy:
@@ -36,7 +39,7 @@ def asyncthink(task: str, rollout: Rollout, steps: int, weight: float = 0.2, for
     accuracy = "fraction" if task == "countdown" else "all"
     reward = AsyncThinkReward(accuracy=accuracy, weight=weight, format_error=format_error)
     settings = RlSettings(rollout, steps=steps, learning_rate=1e-6, decay=False, reward=reward)
-    sampler_settings = {"gpu_memory_utilization": 0.3}
+    sampler_settings = {"gpu_memory_utilization": 0.3, "max_model_len": CONTEXT}
     return Policy(settings, model=None, sampler="vllm", sampler_settings=sampler_settings, pack_tokens=4096)
 
 
@@ -59,9 +62,9 @@ def sequential(task: str, tokens: int, problems: int, group: int, steps: int) ->
 
 ASYNCTHINK_SFT = Pairs(SftSettings(steps=1_000, learning_rate=1e-4))
 """Cold start on pairs of your own."""
-ASYNCTHINK_COUNTDOWN_SFT = Pairs(SftSettings(steps=1_000, learning_rate=1e-6, batch_rows=128))
+ASYNCTHINK_COUNTDOWN_SFT = Pairs(SftSettings(steps=1_000, learning_rate=1e-6, batch_rows=128), longest=CONTEXT)
 """Cold start on countdown (section 4.2)."""
-ASYNCTHINK_MATH_SFT = Pairs(SftSettings(steps=400, learning_rate=2e-6, batch_rows=128))
+ASYNCTHINK_MATH_SFT = Pairs(SftSettings(steps=400, learning_rate=2e-6, batch_rows=128), longest=CONTEXT)
 """Cold start on mathematics (section 4.3). Weights are in float32: bfloat16 would round every update of the paper's
 learning rates away."""
 

@@ -63,8 +63,8 @@ class Setup:
     """How training and sampling share the GPUs. The sampler's weights lie on the same GPUs as the trainer's."""
 
     sharded: bool = True
-    """verl: weights, gradients and Adam states are sharded over all GPUs (FSDP, ZeRO-3), and the sampler releases its
-    memory during training. `False`: one GPU does none of this."""
+    """verl and torchrun: weights, gradients and Adam states are sharded over all GPUs (FSDP, ZeRO-3), and the sampler
+    releases its memory during training. `False`: one GPU does none of this."""
     checkpointing: bool = True
     """Gradient checkpointing: only layer inputs are stored for the backward pass, which computes each layer again."""
     held: int = 4
@@ -72,9 +72,12 @@ class Setup:
     computed: int = 2
     """Bytes of a number in the trainer's arithmetic: 2 is bfloat16, 4 is float32."""
     pack: int = 16_384
-    """Tokens of one forward pass on each GPU."""
+    """Tokens of one forward pass, on the `split` GPUs that share it."""
+    split: int = 1
+    """GPUs that share the tokens of a row (sequence parallelism; verl's `ulysses_sequence_parallel_size`)."""
     logits: int = 8
-    """Peak bytes of each logit of a trained token: two arrays of bfloat16 and one of float32."""
+    """Peak bytes of each logit of a trained token: two arrays of bfloat16 and one of float32; 0 if they are computed in
+    parts."""
     frozen: int = 0
     """Additional forward passes of training: for the reference policy, for log-probabilities of the old policy."""
     reference: int = 0
@@ -222,7 +225,7 @@ class Plan:
     """Memory and time of a model's training step on a cluster."""
 
     name: str
-    """Name of the trainer: `embedded` or `verl`."""
+    """Name of the trainer: `embedded`, `torchrun` or `verl`."""
     model: Model
     """The trained model."""
     setup: Setup
@@ -245,11 +248,11 @@ class Plan:
 
         Weights, gradients, Adam: total·held·(1, 1, 2)/n. Gathered at the computed width: two of the largest layers of
         sharded weights; without shards all weights, where they are held at another width (autocast).
-        Activations, for t = max(pack, longest context) tokens: layers·t·(bytes of a layer); if only layer inputs are
-        stored, layers·t·C·width and one layer. Logits: t·V·(bytes of a logit), as if every token were trained.
+        Activations, for t = max(pack, longest context)/split tokens: layers·t·(bytes of a layer); if only inputs of
+        layers are stored, layers·t·C·width and one layer. Logits: t·V·(bytes of a logit), as if all were trained.
         """
         model, setup = self.model, self.setup
-        tokens = max(setup.pack, self.work.reach)
+        tokens = math.ceil(max(setup.pack, self.work.reach) / setup.split)
         layer = tokens * model.activation_bytes(setup.computed)
         inputs = tokens * model.layers * model.hidden * setup.computed
         held = model.total * setup.held / self.shards
@@ -341,7 +344,7 @@ class Plan:
         """
         setup, work, n = self.setup, self.work, self.shards
         passes = 3 + setup.checkpointing + setup.frozen
-        packs = math.ceil(work.computed / (n * max(setup.pack, work.reach)))
+        packs = math.ceil(work.computed * setup.split / (n * max(setup.pack, work.reach)))
         moved = self.model.total * (setup.computed * (2 + setup.frozen) + 4) * (n - 1) / n
         return max(work.computed * self._flops * passes / (n * self._rate(setup.computed)), packs * moved / self._link)
 
@@ -356,7 +359,9 @@ class Plan:
         usable, memory = self.gpu.memory * 1e9 * self.cluster.usable, self.memory
         found = []
         if (more := memory.training - usable) > 0:
-            found.append(f"training lacks {more / GIB:.1f} GiB a GPU (more GPUs, a smaller pack or shorter rows)")
+            found.append(
+                f"training lacks {more / GIB:.1f} GiB a GPU (more GPUs or split, a smaller pack, shorter rows)"
+            )
         if self.work.concurrent and (more := memory.sampling - usable) > 0:
             found.append(f"sampling lacks {more / GIB:.1f} GiB a GPU (more GPUs, or a smaller share)")
         if self.work.concurrent and not self.fitting:

@@ -50,8 +50,9 @@ def setups(job: Job | None, config: Mapping[str, Any]) -> dict[str, Setup]:
     """How a job is trained, by the name of the trainer.
 
     `embedded` is one process on one GPU (`Reinforced.backend`): arithmetic in bfloat16 unless
-    `mixed_precision` is false, and five float32 arrays of logits, entropy included. The sampler does not sleep. The
-    local engine decodes on the CPU in float32; its time is estimated as if on the GPU.
+    `mixed_precision` is false. Logits are computed in parts, which take about 1 GiB and are not counted. The sampler
+    does not sleep. The local engine decodes on the CPU in float32; its time is estimated as if on the GPU. `torchrun`
+    is the same fine-tuning in several processes, which share weights, gradients and Adam states.
 
     `verl` has the settings of `cluster/verl/launch.py` on GPUs and verl 0.9.1's defaults: float32 weights, bfloat16
     arithmetic, checkpoints, no offloading. vLLM has half of the memory and sleeps during training. A pack holds the
@@ -60,15 +61,12 @@ def setups(job: Job | None, config: Mapping[str, Any]) -> dict[str, Setup]:
     width = 2 if getattr(job, "dtype", "float32") == "bfloat16" else 4
     computed = 2 if getattr(job, "mixed_precision", None) is not False else width
     again = getattr(job, "gradient_checkpointing", False)
-    embedded = Setup(sharded=False, checkpointing=again, held=width, computed=computed, logits=20)
+    embedded = Setup(sharded=False, checkpointing=again, held=width, computed=computed, logits=0)
     if job is None:
         return {"embedded": embedded, "verl": Setup()}
     if not isinstance(job, Reinforced):
-        return {
-            "embedded": replace(
-                embedded, pack=max(job.settings.pack_tokens, getattr(job, "longest", None) or 0), share=0.0
-            )
-        }
+        supervised = {"pack": max(job.settings.pack_tokens, getattr(job, "longest", None) or 0), "share": 0.0}
+        return {"embedded": replace(embedded, **supervised), "torchrun": replace(embedded, sharded=True, **supervised)}
     loss, share = job.settings.loss, job.sampler_settings.get("gpu_memory_utilization")
     frozen, reference = int(loss.kl > 0) + int(loss.old != "sampler"), width if loss.kl > 0 else 0
     verl = Setup(
@@ -157,7 +155,7 @@ Sizes = TypeVar("Sizes")
 
 
 def plans(job: Job | None, config: Mapping[str, Any], gpus: int, gpu: str, assumed: Sequence[str] = ()) -> list[Plan]:
-    """The embedded trainer on one GPU, then verl on 1, 2, 4, … GPUs. `tensor` must divide their number.
+    """The embedded trainer on one GPU, then torchrun or verl on 1, 2, 4, … GPUs. `tensor` must divide their number.
 
     UserError for an invalid assumption, or if no plan is left."""
     card, values = pick("GPU", gpu.lower(), ACCELERATORS), assumptions(assumed)
