@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
-# AsyncThink on mathematics, Qwen3-4B, one node of 8 H200: the cold start on one GPU, reinforcement learning on all.
-# docs/papers/ says which numbers are the paper's. This script has not been run on GPUs.
+# AsyncThink, Qwen3-4B, one node of 8 H100 or H200: the cold start, then reinforcement learning. See docs/your_gpus.md.
+# Other options go to both trainings: --dry-run checks them and trains nothing. This script has not been run on GPUs.
 set -euo pipefail
-[ $# = 3 ] || { echo "usage: $0 MODEL PAIRS TASK: a folder, a file of pairs, math:FILE, math:FILE@1/2 or verl:FILE" >&2; exit 2; }
-cold=runs/asyncthink-qwen3-math-sft
+[ $# -ge 3 ] || { echo "usage: $0 MODEL PAIRS TASK [--dry-run]: TASK is countdown, math:FILE, math:FILE@1/2 or verl:FILE" >&2; exit 2; }
+model=$1 pairs=$2 task=$3
+shift 3
+recipe=asyncthink-qwen3-math
+[ "$task" != countdown ] || recipe=asyncthink-qwen3-countdown
 
-orgthink train asyncthink-qwen3-math-sft --model "$1" --pairs "$2" --set batch_tokens=4096 --out "$cold"
+torchrun --nproc-per-node 8 -m orgthink train $recipe-sft --model "$model" --pairs "$pairs" --out runs/$recipe-sft \
+  --set gradient_checkpointing=true pack_tokens=12288 "$@"
+case " $* " in *" --dry-run "*) ;; *) model=$(ls -d runs/$recipe-sft/checkpoints/step-*/model | tail -n 1) ;; esac
 
-orgthink train asyncthink-qwen3-math --model "$cold/checkpoints/step-000400/model" --out runs/asyncthink-qwen3-math \
-  --set "rollout.task=$3" sampler_settings.gpu_memory_utilization=0.6 \
-  --backend verl --cluster nodes=1 gpus=8 tensor_parallel=1
+orgthink train $recipe --model "$model" --out runs/$recipe \
+  --set "rollout.task=$task" sampler_settings.gpu_memory_utilization=0.6 \
+  --backend verl --cluster nodes=1 gpus=8 tensor_parallel=1 "$@"

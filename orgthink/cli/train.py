@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
@@ -15,6 +15,7 @@ from orgthink.util.errors import UserError, required, user_input
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:
+    from orgthink.training.cluster.verl.launch import Placement
     from orgthink.training.recipes.jobs import Job
     from orgthink.training.recipes.registry import Training
 
@@ -58,7 +59,8 @@ class Train:
     out: Path | None = None
     """New run folder; without it runs/RECIPE."""
     dry_run: bool = False
-    """Train nothing: check the settings, and print them and their consequences as JSON."""
+    """Train nothing: check the settings, and print them and their consequences as JSON; with `--backend verl` also
+    verl's settings and the memory of each part. It fails where the run would fail before a GPU is used."""
     resume: Path | None = None
     """Run folder to go on with. Its settings hold."""
 
@@ -78,9 +80,7 @@ class Train:
             recipe = required(self.recipe, "recipe", "RECIPE")
             training, path = recipes.Training(recipe, self._job(recipe)), self.out or recipes.folder_of(recipe)
             if self.dry_run:
-                if place is not None:
-                    launch.require_whole_attention(place)
-                return _look_ahead(training, path)
+                return _look_ahead(training, path, place)
             if place is not None:
                 launch.require(training.job, place)
             folder = recipes.start(training, path)
@@ -104,13 +104,17 @@ class Train:
                 raise
 
     def _job(self, recipe: str) -> Job:
-        """The recipe's job, as the options set it. Files have their full path, so that a run resumes anywhere."""
+        """The recipe's job, as the options set it. Files have their full path, so that a run resumes anywhere. A dry
+        run downloads no weights."""
+        from orgthink.models.hub import is_hub_id, resolve
         from orgthink.models.lora import LoraSettings
         from orgthink.training.recipes import registry as recipes
 
         lora = None if self.lora is None else LoraSettings(self.lora)
         given = {"model": self.model, "task": self.task, "pairs": self.pairs, "episodes": self.episodes, "lora": lora}
         own = {name: value for name, value in {**given, "device": self.device}.items() if value is not None}
+        if self.dry_run and self.model and is_hub_id(self.model):
+            own["model"] = resolve(self.model, weights=False)
         numbers = {"steps": self.steps, "seed": self.seed}
         settings = [f"{name}={value}" for name, value in numbers.items() if value is not None]
         settings += [f"template.{one}" for one in self.template]
@@ -119,14 +123,29 @@ class Train:
             return recipes.adjusted(job, recipes.with_whole_paths(own), (*settings, *self.set))
 
 
-def _look_ahead(training: Training, path: Path) -> int:
+def _look_ahead(training: Training, path: Path, place: Placement | None) -> int:
     """Print what a run would do, and what it still needs. UserError for bad settings."""
     from orgthink.training.recipes.registry import is_unused, outlook, unnamed
 
+    verl = {} if place is None else _on_verl(training, path, place)
     needs = unnamed(training.job)
     require_vacant(path, overwrite=is_unused(path))
-    seen = {"recipe": training.recipe, "out": str(path), "unnamed": needs, **outlook(training.job)}
+    run = {"recipe": training.recipe, "backend": "embedded" if place is None else "verl", "out": str(path)}
+    seen = {**run, "unnamed": needs, **verl, **outlook(training.job)}
     show(json.dumps(seen, indent=2, ensure_ascii=False))
     if needs:
         show(f"orgthink: a run of this recipe needs {' and '.join(needs)}", error=True)
     return 0
+
+
+def _on_verl(training: Training, path: Path, place: Placement) -> dict[str, Any]:
+    """The cluster, verl's settings, and the size of a step on usual GPUs. UserError where the run would fail."""
+    from orgthink.cli.size import measures
+    from orgthink.training.cluster.verl.dry_run import overrides, sizes
+    from orgthink.util.settings import plain
+
+    verl, found = overrides(training.job, path, place), {}
+    for card, plan in sizes(training.job, verl, place, verl["actor_rollout_ref.model.path"]).items():
+        rounded = {name: round(value or 0, 2) for name, value in measures(plan).items()}
+        found[card] = {"verdict": plan.verdict, **rounded}
+    return {"cluster": plain(place), "verl": verl, "sizes": found}

@@ -142,7 +142,25 @@ def test_without_a_network_one_line_names_the_command(capsys: pytest.CaptureFixt
     assert "\n" not in str(caught.value)
     assert main(["run", "a question", "--model", NAME]) == 2
     assert f"hf download {NAME}" in capsys.readouterr().err
-    assert main(["size", NAME, "--assume", "problems=1"]) == 2
+    train = ["train", "asyncthink-qwen3-countdown", "--model", NAME]
+    size = ["size", "asyncthink-qwen3-countdown", "--model", NAME]
+    for command in (["size", NAME, "--assume", "problems=1"], size, train, [*train, "--dry-run"]):
+        assert main(command) == 2
+        error = capsys.readouterr().err
+        assert f"hf download {NAME}" in error and error.count("\n") == 1
+
+
+def test_a_size_and_a_dry_run_need_the_config_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Not the weights: 60 GB of a model that is trained elsewhere."""
+    config = json.dumps({"model_type": "qwen3", **config_of("qwen3-8b")}).encode()
+    snapshot = hub_folder(tmp_path, {"config.json": config, "tokenizer.json": b"{}"})
+    train = ["train", "asyncthink-qwen3-countdown", "--model", NAME, "--set", "sampler=local"]
+    assert main([*train, "--dry-run"]) == 0
+    assert json.loads(capsys.readouterr().out)["job"]["model"] == str(snapshot)
+    for command in (["size", NAME], ["size", "asyncthink-qwen3-countdown", "--model", NAME]):
+        assert main(command) == 0
+        assert "8.19 B parameters" in capsys.readouterr().out
+    assert main(train) == 2
     assert f"hf download {NAME}" in capsys.readouterr().err
 
 

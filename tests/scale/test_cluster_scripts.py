@@ -1,27 +1,34 @@
-"""The scripts in examples/cluster start known commands with valid settings, and by our estimates they fit."""
+"""The scripts in examples/cluster come as far as the first use of a GPU, and by our estimates their trainings fit.
+
+Programs are stand-ins, and the commands of orgthink run here, as dry runs: on a tiny model with a real one's context.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orgthink.cli import _verb
+from orgthink.cli import _verb, main
 from orgthink.cli.train import Train
 from orgthink.training.cluster.sizing.model import config_of
+from orgthink.training.cluster.sizing.plan import GIB, Plan
 from orgthink.training.cluster.sizing.recipe import plans
-from orgthink.training.cluster.verl import launch
-from orgthink.training.recipes.jobs import Job, Policy, Reinforced
+from orgthink.training.cluster.verl import dry_run, launch
+from orgthink.training.cluster.verl.launch import placement_of
+from orgthink.training.recipes import jobs
+from orgthink.training.recipes.jobs import Job, Reinforced
 from orgthink.training.recipes.registry import RECIPES, adjusted
 from orgthink.util.references import absolute
 from orgthink.util.settings import plain
 
 ROOT = Path(__file__).parents[2]
-ROWS = ROOT / "tests" / "data" / "deepscaler.jsonl"
 STUB = """#!/usr/bin/env bash
 record=$(mktemp "$CALLS.XXXXXX")
 printf '%s\\n' "$(basename "$0")" "$@" "" > "$record"
@@ -29,8 +36,18 @@ cat "$record" >> "$CALLS"
 [ "$(basename "$0")" != vllm ] || exec sleep 60
 """
 """Records its name and arguments, with one write because programs run at the same time. A server does not end."""
-COLD = "runs/asyncthink-qwen3-math-sft/checkpoints/step-000400/model"
-"""The model of AsyncThink's first stage, from which the second starts."""
+PROGRAMS = ("orgthink", "torchrun", "ray", "vllm", "curl")
+TINY = {
+    "model_type": "qwen3",
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 262_144,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,87 +58,182 @@ class Script:
     arguments: tuple[str, ...]
     model: str
     """The model that it trains."""
-    card: str
-    """The GPU that it was sized for."""
+    cards: tuple[str, ...]
+    """The GPUs that it is said to fit."""
+    nodes: str = "1"
+    """What NODES says."""
 
 
 SCRIPTS = [
-    Script("asyncthink", ("base", "pairs.jsonl", "math:rows.jsonl@1/2"), "qwen3-4b", "h200"),
-    Script("marsrl", ("base", "math:rows.jsonl@1/2"), "qwen3-30b-a3b", "h100"),
-    Script("paramanager", ("base", "verl:rows.parquet@1/2"), "qwen3-4b-2507", "h200"),
+    Script("asyncthink", ("base", "pairs.jsonl", "math:rows.jsonl@1/2"), "qwen3-4b", ("h100", "h200")),
+    Script("asyncthink", ("base", "pairs.jsonl", "countdown"), "qwen3-8b", ("h100", "h200")),
+    Script("marsrl", ("base", "math:rows.jsonl@1/2"), "qwen3-30b-a3b", ("h200",)),
+    Script("marsrl", ("base", "math:rows.jsonl@1/2"), "qwen3-30b-a3b", ("h100",), nodes="8"),
+    Script("paramanager", ("base", "tries", "math:rows.jsonl@1/2"), "qwen3-4b-2507", ("h200",)),
 ]
-each = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+each = pytest.mark.parametrize(
+    "script", SCRIPTS, ids=lambda script: f"{script.name}-{script.arguments[-1][:4]}-{script.nodes}"
+)
 
 
-def calls(script: Script, place: Path) -> list[list[str]]:
-    """The commands that a script starts: name and arguments. Stubs replace all programs."""
-    (place / "bin").mkdir()
-    for name in ("orgthink", "ray", "vllm", "curl"):
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder: a model, data, and an environment that has verl and vLLM."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base/config.json").write_text(json.dumps(TINY))
+    rows = ({"problem": f"What is {n} + 1?", "answer": n + 1} for n in range(400))
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "pairs.jsonl").write_text('{"query": "Add 2 and 3.", "response": "<ANSWER>5</ANSWER>"}\n')
+    monkeypatch.setattr(launch, "version", lambda name: "0.9.1")
+    for module in (launch, jobs):
+        monkeypatch.setattr(module, "find_spec", lambda name: True)
+    monkeypatch.setattr(jobs.Trajectories, "_rows", lambda job, base: ([], None))  # see tests/coldstart
+    return tmp_path
+
+
+def calls(script: Script, place: Path, *more: str) -> list[list[str]]:
+    """The commands that a script starts: name and arguments."""
+    (place / "bin").mkdir(exist_ok=True)
+    (place / "calls").unlink(missing_ok=True)
+    for name in PROGRAMS:
         (place / "bin" / name).write_text(STUB)
         (place / "bin" / name).chmod(0o755)
-    for folder in ("base", COLD):
-        (place / folder).mkdir(parents=True)
-        (place / folder / "config.json").write_text(json.dumps(dict(config_of(script.model))))
     known = {name: value for name, value in os.environ.items() if not name.startswith(("RAY", "CUDA", "RETRIEVER"))}
-    environment = known | {"PATH": f"{place / 'bin'}:{os.environ['PATH']}", "CALLS": str(place / "calls")}
-    command = ["bash", str(ROOT / "examples" / "cluster" / f"{script.name}.sh"), *script.arguments]
-    subprocess.run(command, cwd=place, env=environment, capture_output=True, timeout=120, check=True)
+    own = {"PATH": f"{place / 'bin'}:{os.environ['PATH']}", "CALLS": str(place / "calls"), "NODES": script.nodes}
+    command = ["bash", str(ROOT / "examples" / "cluster" / f"{script.name}.sh"), *script.arguments, *more]
+    subprocess.run(command, cwd=place, env=known | own, capture_output=True, timeout=120, check=True)
     return [record.split("\n") for record in (place / "calls").read_text().split("\n\n") if record]
 
 
-def trainings(script: Script, place: Path) -> list[Train]:
-    found = [_verb(arguments) for name, *arguments in calls(script, place) if name == "orgthink"]
-    assert found and all(isinstance(training, Train) for training in found)
-    return [training for training in found if isinstance(training, Train)]
-
-
-def job_of(training: Train, place: Path) -> Job:
-    job = RECIPES[training.recipe]
-    assert training.model is not None and not isinstance(job, type)
-    return adjusted(job, {"model": str(place / training.model)}, training.set)
+def trainings(script: Script, place: Path, *more: str) -> list[list[str]]:
+    """The arguments of the commands of orgthink, in this process or in those of torchrun."""
+    found = [call for call in calls(script, place, *more) if call[0] in ("orgthink", "torchrun")]
+    return [call[call.index("orgthink") + 1 :] for call in found]
 
 
 @each
-def test_every_setting_is_known_and_verl_accepts_the_job(
-    script: Script, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_dry_run_comes_as_far_as_the_first_use_of_a_gpu(
+    script: Script, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(launch, "version", lambda name: "0.9.1")
-    monkeypatch.setattr(launch, "find_spec", lambda name: True)  # flash-attn, for MarsRL's split
-    for training in trainings(script, tmp_path):
-        task = f"rollout.task=math:{ROWS}"
-        rows = tuple(task if given.startswith("rollout.task=") else given for given in training.set)
-        small = (*rows, "rollout.problems=5") if task in rows else rows
-        assert replace(training, model=None, set=small, dry_run=True)() == 0
-        assert json.loads(capsys.readouterr().out)["unnamed"] == ["--model"]
-        if training.backend == "verl":
-            job, placement = job_of(training, tmp_path), launch.placement_of(training.cluster, "cuda")
-            launch.require(job, placement)
-            assert isinstance(job, Policy) <= (placement.nodes == 1)
+    """It starts no server, and says what verl would be told, and the size of the step."""
+    started = trainings(script, place, "--dry-run")
+    assert {call.split("\n")[0] for call in (place / "calls").read_text().split("\n\n")} <= {*PROGRAMS[:3], ""}
+    said: list[dict[str, Any]] = []
+    for arguments in started:
+        status = main(arguments)
+        out, err = capsys.readouterr()
+        assert status == 0, err
+        said.append(json.loads(out))
+    assert [one["unnamed"] for one in said] == [[]] * len(said)
+    last = said[-1]
+    nodes = int(script.nodes)
+    assert (last["backend"], last["cluster"]["nodes"], last["verl"]["trainer.nnodes"]) == ("verl", nodes, script.nodes)
+    assert last["verl"]["actor_rollout_ref.model.path"] == str(place / "base")
+    assert {card: one["verdict"] for card, one in last["sizes"].items()} == dict.fromkeys(dry_run.CARDS, "fits")
+    assert all(one["weights GiB"] >= 0 and one["= step s"] > 0 for one in last["sizes"].values())
+    assert not (place / last["out"]).exists()
+
+
+def jobs_of(script: Script, place: Path) -> list[tuple[Train, Job]]:
+    """The trainings of a run that is no dry run, with their jobs. Fine-tuning has left checkpoints."""
+    for recipe in ("asyncthink-qwen3-math", "asyncthink-qwen3-countdown", "paramanager-qwen3"):
+        for step in ("000001", "000200"):
+            (place / f"runs/{recipe}-sft/checkpoints/step-{step}/model").mkdir(parents=True, exist_ok=True)
+    found = [_verb(arguments) for arguments in trainings(script, place)]
+    made = []
+    for training in found:
+        assert isinstance(training, Train) and training.recipe is not None
+        job = RECIPES[training.recipe]
+        assert not isinstance(job, type)
+        made.append((training, adjusted(job, {"model": str(place / "base")}, training.set)))
+    return made
+
+
+def plan_of(training: Train, job: Job, place: Path, model: str, card: str) -> Plan:
+    """The size of a training of a script."""
+    if not isinstance(job, Reinforced):
+        return plans(job, config_of(model), 8, card)[-1]
+    placement = placement_of(training.cluster, "cuda")
+    return dry_run.sizes(job, dry_run.overrides(job, place / "run", placement), placement, model)[card]
 
 
 @each
-def test_a_part_of_a_file_reaches_processes_in_other_folders(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_by_our_estimates_it_fits(script: Script, place: Path) -> None:
+    for training, job in jobs_of(script, place):
+        for card in script.cards:
+            assert plan_of(training, job, place, script.model, card).lacks == [], (training.recipe, card)
+
+
+PAGE = (ROOT / "docs" / "your_gpus.md").read_text()
+LINE = re.compile(
+    r"^\| `(\w+)\.sh`(?:, (\w+))?[^|]* \| `([\w.-]+)` \| (cold start|RL)[^|]* \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE
+)
+"""A row of the page's table: script, what its arguments say, model, training, and a cell for each card."""
+
+
+def cell(plan: Plan, steps: int) -> str:
+    """GiB of a GPU and hours of all steps, or what is missing."""
+    memory, usable = max(plan.memory.training, plan.memory.sampling), plan.gpu.memory * 1e9 * plan.cluster.usable
+    if plan.lacks or plan.seconds is None:
+        return f"lacks {(memory - usable) / GIB:.0f} GiB"
+    return f"{memory / GIB:.0f} GiB, {plan.seconds.step * steps / 3600:,.0f} h"
+
+
+def test_the_page_says_what_eight_gpus_can_do(place: Path) -> None:
+    """The numbers of `orgthink size` for the trainings of the scripts."""
+    named = {"mathematics": SCRIPTS[0], "countdown": SCRIPTS[1], "NODES": SCRIPTS[3]}
+    known = {script: jobs_of(script, place) for script in dict.fromkeys(SCRIPTS)}
+    rows = LINE.findall(PAGE)
+    assert {row[0] for row in rows} == {script.name for script in SCRIPTS}
+    for name, variant, model, stage, *cells in rows:
+        script = named[variant] if variant else next(script for script in SCRIPTS if script.name == name)
+        training, job = known[script][0 if stage == "cold start" else -1]
+        found = [cell(plan_of(training, job, place, model, card), job.steps) for card in ("h100", "h200")]
+        assert [text.strip() for text in cells] == found, (name, variant, model, stage)
+    whole = plans(RECIPES["marsrl-qwen3"], config_of("qwen3-30b-a3b"), 8, "h200", ["tensor=4", "split=8", "share=0.5"])[
+        -1
+    ]
+    assert whole.seconds is not None and not whole.lacks
+    assert f"takes {whole.seconds.step / 3600:.0f} hours a step on 8 H200" in " ".join(PAGE.split())
+
+
+@each
+def test_the_second_stage_starts_from_the_last_model_of_the_first(script: Script, place: Path) -> None:
+    *first, (second, _) = jobs_of(script, place)
+    assert second.model == (f"{first[0][0].out}/checkpoints/step-000200/model" if first else "base")
+
+
+@each
+def test_a_part_of_a_file_reaches_processes_in_other_folders(script: Script, place: Path) -> None:
     """A run folder stores whole paths, and verl's processes read it."""
-    monkeypatch.chdir(tmp_path)
     task, _, file = script.arguments[-1].partition(":")
-    (tmp_path / file.partition("@")[0]).touch()
-    jobs = [job_of(training, tmp_path) for training in trainings(script, tmp_path)]
-    (stored,) = [absolute(plain(job))["settings"]["rollout"]["task"] for job in jobs if isinstance(job, Reinforced)]
-    assert stored == f"{task}:{tmp_path / file}"
+    *_, (_, job) = jobs_of(script, place)
+    stored = absolute(plain(job))["settings"]["rollout"]["task"]
+    assert stored == (f"{task}:{place / file}" if file else task)
 
 
-@pytest.mark.parametrize("script", [SCRIPTS[0], SCRIPTS[2]], ids=lambda script: script.name)
-def test_by_our_estimates_it_fits(script: Script, tmp_path: Path) -> None:
-    """Not for MarsRL: estimates do not know sequences that GPUs share."""
-    for training in trainings(script, tmp_path):
-        job, placement = job_of(training, tmp_path), launch.placement_of(training.cluster, "cuda")
-        gpus = placement.nodes * placement.gpus if isinstance(job, Reinforced) else 1
-        plan = plans(job, config_of(script.model), gpus, script.card)[-1]
-        assert (plan.cluster.gpus, plan.lacks) == (gpus, [])
+@pytest.mark.parametrize(
+    ("missing", "says"),
+    [
+        ("verl", "verl is not installed"),
+        ("vllm", "samples with vLLM, which is not installed"),
+        ("model", "name its folder with --model"),
+        ("tensor", "tensor_parallel is 3: it must divide"),
+    ],
+)
+def test_a_dry_run_fails_where_the_run_would(
+    missing: str, says: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def absent(name: str) -> str:
+        raise launch.PackageNotFoundError(name)
 
-
-def test_the_second_stage_starts_from_the_model_of_the_first(tmp_path: Path) -> None:
-    first, second = trainings(SCRIPTS[0], tmp_path)
-    assert second.model == f"{first.out}/checkpoints/step-{job_of(first, tmp_path).steps:06d}/model" == COLD
+    if missing == "verl":
+        monkeypatch.setattr(launch, "version", absent)
+    monkeypatch.setattr(jobs, "find_spec", lambda name: None if name == missing else True)
+    model = [] if missing == "model" else ["--model", "base"]
+    tensor = ["tensor_parallel=3"] if missing == "tensor" else []
+    told = ["train", "asyncthink-qwen3-countdown", *model, "--backend", "verl", "--cluster", "gpus=2", *tensor]
+    assert main([*told, "--dry-run"]) == 2
+    out, err = capsys.readouterr()
+    assert says in err and err.count("\n") == 1 and not out
