@@ -114,7 +114,7 @@ class Train:
         given = {"model": self.model, "task": self.task, "pairs": self.pairs, "episodes": self.episodes, "lora": lora}
         own = {name: value for name, value in {**given, "device": self.device}.items() if value is not None}
         if self.dry_run and self.model and is_hub_id(self.model):
-            own["model"] = resolve(self.model, weights=False)
+            own["model"] = resolve(self.model, weights=False) or self.model
         numbers = {"steps": self.steps, "seed": self.seed}
         settings = [f"{name}={value}" for name, value in numbers.items() if value is not None]
         settings += [f"template.{one}" for one in self.template]

@@ -82,7 +82,17 @@ def command(limits: SandboxLimits, code: int, filter: int) -> list[str]:
     program = [*_limited(limits), python, "-P", "-s", "-S", "-B", "-X", "utf8", "/code.py"]
     if os.geteuid():
         return [_bubblewrap(), *_system(), *library, *mounts, "--", *program]
-    return [*_as_unprivileged(library), "/bwrap", *_system(), "--ro-bind", "/python", "/python", *mounts, "--", *program]
+    return [
+        *_as_unprivileged(library),
+        "/bwrap",
+        *_system(),
+        "--ro-bind",
+        "/python",
+        "/python",
+        *mounts,
+        "--",
+        *program,
+    ]
 
 
 def _as_unprivileged(library: list[str]) -> list[str]:

@@ -11,7 +11,7 @@ from orgthink.training.cluster.sizing.plan import Plan
 from orgthink.training.cluster.sizing.recipe import plans
 from orgthink.training.cluster.verl import launch
 from orgthink.training.cluster.verl.launch import Placement
-from orgthink.training.recipes.jobs import Job
+from orgthink.training.recipes.jobs import Job, Reinforced
 from orgthink.util.errors import UserError
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -23,6 +23,7 @@ def overrides(job: Job, folder: Path, placement: Placement) -> dict[str, str]:
     """verl's settings by name, the user's in place of ours. UserError where the run would fail before it starts."""
     launch.require(job, placement)
     job.require()
+    assert isinstance(job, Reinforced), "launch.require refuses other jobs"
     return dict(setting.lstrip("+").split("=", 1) for setting in launch.settings(job, folder, placement))
 
 
@@ -37,6 +38,7 @@ def sizes(job: Job, verl: Mapping[str, str], placement: Placement, model: str) -
         f"node={placement.gpus}",
     ]
     with suppress(UserError):
-        config, gpus = config_of(model), placement.nodes * placement.gpus
-        return {card: plans(job, config, gpus, card, assumed)[-1] for card in CARDS}
+        return {
+            card: plans(job, config_of(model), placement.nodes * placement.gpus, card, assumed)[-1] for card in CARDS
+        }
     return {}
