@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, arg
 
 from orgthink.cli import INTERRUPTED
-from orgthink.cli.running import again, interruptible, settings_of, written
+from orgthink.cli.running import again, interruptible, needing, settings_of, written
 from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.runtime.clock import run_main
 from orgthink.util.errors import UserError, pick
@@ -43,10 +43,8 @@ class ArenaCommand:
     """Methods to run now, and the reference; the rows of others stay empty."""
 
     def __call__(self) -> int:
-        try:
+        with needing("local"):
             from orgthink_arena.contest.config import Arena, read_arena
-        except ModuleNotFoundError as error:
-            raise UserError(f"an arena needs {error.name}: pip install 'orgthink[local]'") from error
         if self.resume is not None:
             if self.config is not None or self.n is not None or self.out is not None:
                 raise UserError("--resume continues a folder with its own settings: leave out CONFIG, --n and --out")

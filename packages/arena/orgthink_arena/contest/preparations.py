@@ -134,12 +134,8 @@ def costs_in(path: Path) -> Costs:
 
     folder = RunFolder.open(path)
     rollout = getattr(training_of(folder).job.settings, "rollout", None)
-    return sum_of(_costs_of_step(line, getattr(rollout, "group", 0)) for line in folder.metrics())
-
-
-def sum_of(parts: Iterable[Costs]) -> Costs:
-    """What all of them used together."""
-    return reduce(Costs.plus, parts, Costs())
+    steps = (_costs_of_step(line, getattr(rollout, "group", 0)) for line in folder.metrics())
+    return reduce(Costs.plus, steps, Costs())
 
 
 def _costs_of_step(line: Mapping[str, Any], group: int) -> Costs:

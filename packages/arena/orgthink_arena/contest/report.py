@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ def first_cap(arena: Arena, mean: Cap) -> Cap:
 def results_of(contest: Contest, mean: Cap, outcomes: Mapping[Cap, Outcomes], folder: RunFolder, command: str) -> Row:
     """The content of results.json. `table1` has the rows at the first cap."""
     arena = contest.arena
+    folders = {made.folder: made for made in contest.prepared.values() if isinstance(made, Prepared)}  # each once
     tables = {
         cap.name: [_row(contest, cap, name, outcome) for name, outcome in found.items()]
         for cap, found in outcomes.items()
@@ -42,7 +43,7 @@ def results_of(contest: Contest, mean: Cap, outcomes: Mapping[Cap, Outcomes], fo
             for contender in contest.contenders.values()
             if contender.trials
         ],
-        "preparations": [described(made) for made in _made(contest)],
+        "preparations": [described(made) for made in folders.values()],
         "conditions": conditions(_that_ran(arena, outcomes), mean, list(outcomes), folder, command),
     }
 
@@ -77,12 +78,6 @@ def _gaps(arena: Arena, outcomes: Outcomes) -> list[Row]:
     if isinstance(reference, str):
         return []
     return [gap(each, reference) for each in outcomes.values() if isinstance(each, Results) and each is not reference]
-
-
-def _made(contest: Contest) -> Iterator[Prepared]:
-    """Each preparation that is done, once."""
-    folders = {made.folder: made for made in contest.prepared.values() if isinstance(made, Prepared)}
-    yield from folders.values()
 
 
 def conditions(arena: Arena, mean: Cap, caps: list[Cap], folder: RunFolder, command: str) -> dict[str, Any]:
