@@ -177,7 +177,7 @@ READING = [
     fails("a secret file", "print(open('@SECRET@').read())", "FileNotFoundError"),
     fails("shadow", "print(open('/etc/shadow').read())", "FileNotFoundError"),
     ends("the environment", "import os\nprint(sorted(os.environ))",
-         "['HOME', 'LC_CTYPE', 'LD_LIBRARY_PATH', 'PATH', 'PWD']"),
+         "['HOME', 'LC_CTYPE', 'LD_LIBRARY_PATH', 'OMP_NUM_THREADS', 'PATH', 'PWD', 'PYTHONPATH']"),
     ends("the environment of others", """
         import glob, os
         rooms = glob.glob(os.path.join("/proc/*", "root", "*"))
@@ -404,7 +404,7 @@ ENDINGS = [
 
 PROMISES = {
     "A program gets no more time, memory, output, files or processes than its limits.": RESOURCES,
-    "A program sees nothing of the machine but the system's libraries and Python's.": READING,
+    "A program sees nothing of the machine but the system's libraries, Python's and named packages.": READING,
     "A program writes to files of its own only.": WRITING,
     "A program reaches no network and no other process's socket.": NETWORK,
     "A program ends with its sandbox, and ends nobody else.": KILLING,
