@@ -46,8 +46,10 @@ class Suite:
     Search-R1 server; empty: nothing."""
     topk: int = 1
     """Passages for each query."""
-    limits: SandboxLimits = field(default_factory=SandboxLimits)
-    """Limits of a program, and its packages."""
+    limits: SandboxLimits = field(
+        default_factory=SandboxLimits, metadata={"installed": lambda limits: limits == SandboxLimits()}
+    )
+    """Limits of a program, and its packages. A model folder may not change them."""
 
     @property
     def packages(self) -> str:

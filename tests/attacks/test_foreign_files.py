@@ -66,11 +66,11 @@ def truth(task: str, **data: Any) -> str:
     return row(data_source=f"orgthink/{task}", reward_model={"style": "rule", "ground_truth": json.dumps(data)})
 
 
-def suite(organization: str = "paramanager", **settings: str) -> dict[str, Any]:
+def suite(organization: str = "paramanager", **settings: Any) -> dict[str, Any]:
     return {"organizations": {organization: {"suite": settings}}}
 
 
-def organization(name: str, **settings: str) -> dict[str, Any]:
+def organization(name: str, **settings: Any) -> dict[str, Any]:
     return {"organizations": {name: settings}}
 
 
@@ -86,6 +86,8 @@ def partner(model: str) -> dict[str, Any]:
     Attack("a preset of an organization takes its prompts from a file of yours", OWN, LINE,
            organization("sequential", prompts="yours/own.toml")),
     Attack("a preset of the puppeteer reads a file of yours", OWN, LINE, organization("puppeteer", policy="yours/x")),
+    Attack("a preset gives its programs a thousand processes", OWN, LINE, suite(limits={"processes": 1000})),
+    Attack("a preset shows the graders to its programs", OWN, LINE, suite(limits={"packages": ["orgthink"]})),
 )  # fmt: skip
 def test_a_preset_that_reads_what_is_yours(attack: Attack, here: Path) -> None:
     (here / "yours").mkdir()
