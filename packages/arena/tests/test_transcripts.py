@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from orgthink_arena.transcripts import DIALECTS, Import
 from orgthink.cli.measure import Measure
 from orgthink.cli.view import View
 from orgthink.measure.latency import concurrency, critical_path
-from orgthink.record.episode import Episode, Grade, Origin, Problem
+from orgthink.record.episode import Episode, Grade, Origin, Problem, Span
 from orgthink.record.folder import RunFolder
 from orgthink.util.errors import UserError
 from orgthink.view.layout import layout
@@ -168,12 +169,17 @@ def test_a_file_becomes_a_graded_run_that_is_measured_and_drawn(rows: Path, tmp_
     assert "Count on fingers" in (out / "view.html").read_text()
 
 
-def test_a_run_whose_model_wrote_all_paths_itself_is_read_with_its_grades(rows: Path, tmp_path: Path) -> None:
-    first, again = tmp_path / "first", tmp_path / "again"
-    Import(source=rows, format="npr", out=first)()
-    assert Import(source=first, format="npr", out=again)() == 0
-    found, known = (list(RunFolder.open(run).episodes()) for run in (again, first))
-    assert [(one.grade, one.answer, one.traces) for one in found] == [(o.grade, o.answer, o.traces) for o in known]
+def test_a_run_whose_model_wrote_all_paths_itself_is_read_with_its_answers_and_grades(tmp_path: Path) -> None:
+    problem = Problem("p", "other", "What do 3 and 4 make?")
+    read = DIALECTS["npr"].episode(TRANSCRIPTS["npr"], problem, "sequential")
+    plain = replace(read.root, spans=(Span(Origin.SAMPLED, TRANSCRIPTS["npr"], 99),), edges=())
+    stored = replace(read, traces=(plain,), answer="seven", grade=Grade(1, 1))
+    with RunFolder.create(tmp_path / "run", "run", {}).journal() as journal:
+        journal.append(stored)
+    assert Import(source=tmp_path / "run", format="npr", out=tmp_path / "paths")() == 0
+    (found,) = RunFolder.open(tmp_path / "paths").episodes()
+    assert (found.answer, found.grade, found.problem) == ("seven", Grade(1, 1), problem)
+    assert len(found.traces) == 4 and critical_path(found) < read.root.steps + sum(t.steps for t in read.traces[1:])
 
 
 def test_a_tokenizer_counts_the_tokens(rows: Path, tmp_path: Path) -> None:
