@@ -31,8 +31,8 @@ def played(organization: ParallelPaths, turns: Sequence[Turn], limits: Limits | 
 
 
 R1 = [
-    Turn("first <Parallel>", when="sequential"),
-    Turn("seven it is</Path>"),
+    Turn("first <Parallel> too far", when="sequential"),
+    Turn("seven it is</Path> too far"),
     Turn("eight</Path>"),
     Turn("seven </Summary> so \\boxed{7}", when="</Parallel>\n<Summary>"),
 ]
