@@ -25,7 +25,8 @@ class Train:
     """Train a model by a recipe; checkpoints are Hugging Face folders.
 
     Ctrl-C finishes the step and saves; a second one stops at once. `--resume DIR` goes on exactly where it was saved.
-    With `--backend verl` Ctrl-C stops at once and loses the steps since the last checkpoint.
+    With `--backend verl` Ctrl-C stops at once and loses the steps since the last checkpoint. Supervised fine-tuning on
+    several GPUs: `torchrun --nproc-per-node 8 -m orgthink train RECIPE …`.
     """
 
     recipe: Annotated[Positional[str | None], arg(metavar="RECIPE")] = None
@@ -66,8 +67,13 @@ class Train:
 
     def __call__(self) -> int:
         with needing("local"):
-            from orgthink.training.cluster.verl import launch
-            from orgthink.training.recipes import registry as recipes
+            from orgthink.training import processes, sft
+        return processes.together(self._train, sft.follow) if processes.are_started() else self._train()
+
+    def _train(self) -> int:
+        from orgthink.training.cluster.verl import launch
+        from orgthink.training.recipes import registry as recipes
+
         if self.cluster and self.backend != "verl":
             raise UserError("--cluster goes with --backend verl")
         verl = self.backend == "verl"

@@ -22,6 +22,7 @@ import torch
 from safetensors import SafetensorError
 
 from orgthink.models.trainable import Trainable, say_made_for
+from orgthink.training.processes import whole
 from orgthink.util.errors import UserError
 from orgthink.util.files import open_to_read, read_whole, require_unmoved, sync_folder, write_whole
 from orgthink.util.settings import plain, typed
@@ -141,7 +142,7 @@ def load(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> di
     """
     try:
         model.restore(folder / "model")
-        if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
+        if not all(bool(whole(weight.sum()).isfinite()) for weight in model.parameters()):
             raise ValueError("its weights are not finite")
         load_optimizer(folder / "trainer.pt", optimizer)
         return state(folder)

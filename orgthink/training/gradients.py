@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from orgthink.models.trainable import Trainable
 from orgthink.training.packing import Pack, token_logprobs
+from orgthink.training.processes import count, whole
 from orgthink.training.rows import Row
 from orgthink.util.errors import UserError
 
@@ -60,9 +61,10 @@ class Accumulator:
 
     @property
     def workers(self) -> int:
-        """Packs that are computed side by side: one if a pass draws random numbers, in an order that threads change."""
-        random = any(getattr(module, "dropout", 0.0) for module in self._model.modules())
-        return torch.get_num_threads() if self._model.device.type == "cpu" and not random else 1
+        """Packs that are computed side by side in this process: one if a pass draws random numbers, in an order that
+        threads change, or if other processes have parts of the weights."""
+        alone = count() == 1 and not any(getattr(module, "dropout", 0.0) for module in self._model.modules())
+        return torch.get_num_threads() if self._model.device.type == "cpu" and alone else 1
 
 
 def _backward(packs: Sequence[P], loss: Callable[[Trainable, P], tuple[Tensor, S]], model: Trainable) -> list[S]:
@@ -90,7 +92,7 @@ def _move_gradients(source: Trainable, target: Trainable) -> None:
 
 def gradient_norm(parameters: Sequence[Tensor], limit: float) -> float:
     """Clip the global gradient norm to `limit`. Returns the norm before clipping. UserError if it is not finite."""
-    norm = float(torch.nn.utils.clip_grad_norm_(parameters, limit))
+    norm = float(whole(torch.nn.utils.clip_grad_norm_(parameters, limit)))
     if not isfinite(norm):
         raise UserError(f"the gradient norm is {norm}: {UNSOUND}")
     return norm

@@ -145,7 +145,8 @@ def token_logprobs(model: Trainable, pack: Pack, temperatures: Sequence[float]) 
     prefix that rows of one temperature share are computed once. With `model.mixed_precision` both are computed in
     bfloat16.
     """
-    with torch.autocast(model.device.type, torch.bfloat16, enabled=model.mixed_precision):
+    # A cache would hold a copy of all weights to the end of the pass, and each is used once.
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=model.mixed_precision, cache_enabled=False):
         return _token_logprobs(model, pack, temperatures)
 
 

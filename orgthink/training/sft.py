@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,6 +25,7 @@ from orgthink.training.checkpoint import say_saved, say_start
 from orgthink.training.gradients import UNSOUND, Accumulator, cross_entropy_sum, gradient_norm
 from orgthink.training.interrupt import interrupt
 from orgthink.training.packing import Pack, most_tokens, packs
+from orgthink.training.processes import broadcast, count, everywhere, open_parts, rank, split_state, total
 from orgthink.training.rows import Row
 from orgthink.util.errors import UserError, require_above_zero, require_at_least
 from orgthink.util.settings import typed
@@ -102,12 +103,13 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
     raised; a second Ctrl-C raises it at once. UserError if another process trains in the folder, or if the loss or its
     gradient is not finite: the last whole step is saved.
     """
-    model = course.model
-    optimizer, gradients = _optimizer(model, settings), Accumulator(model)
+    if count() > 1 and not hasattr(course.model, "unshard"):
+        raise UserError("a model from scratch is trained by one process: start it without torchrun")
+    learner = Learner(course.model, settings)
     step, cursor, folder = 0, Cursor(), run.path
 
     def restore(folder: Path) -> tuple[int, Cursor]:
-        state = checkpoint.load(folder, model, optimizer)
+        state = learner.load(folder)
         return state["step"], typed(Cursor, state.get("cursor"), folder / "trainer.json")
 
     with run.journal() as journal, interrupt(lambda: f"step {step + 1}") as interrupted:
@@ -119,7 +121,7 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
 
         def save(folder: Path) -> None:
             course.write_folder(folder / "model")
-            checkpoint.store(folder, model, optimizer)
+            learner.save(folder)
 
         def put() -> None:
             nonlocal folder, saved
@@ -140,7 +142,7 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
             with saving(Exception):
                 rows, after = next(stream)
             with saving(UserError):  # others may come in the middle of an update
-                line = _step(course, gradients, optimizer, rows, settings, step)
+                line = _step(learner, rows, settings, step)
             step, cursor = step + 1, after
             if course.pools is not None:
                 line["epoch"] = cursor.pool // course.pools + 1
@@ -153,43 +155,77 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
     return folder
 
 
-def _step(
-    course: Course,
-    gradients: Accumulator,
-    optimizer: torch.optim.Optimizer,
-    rows: list[Row],
-    settings: SftSettings,
-    step: int,
-) -> dict[str, float]:
+def _step(learner: Learner, rows: list[Row], settings: SftSettings, step: int) -> dict[str, float]:
     """Take one optimizer step. Returns its metrics. UserError before it if loss or gradient is not finite."""
     started = time.perf_counter()
-    torch.manual_seed((settings.seed * 1_000_003 + step) % 2**63)  # a resumed run has the same dropout
-    tokens = sum(sum(row.trained[1:]) for row in rows)
-    parts = packs(rows, most_tokens(course.model, settings.pack_tokens), gradients.workers)
-
-    def share(model: Trainable, pack: Pack[Row]) -> tuple[Tensor, float]:
-        value = cross_entropy_sum(model, pack) / tokens
-        return value, value.item()
-
-    loss = sum(gradients.add(parts, share))
-    norm = gradient_norm(_trained(course.model), settings.clip)
-    if not math.isfinite(loss):
-        raise UserError(f"the loss of step {step + 1} is {loss}, over {tokens} trained tokens: {UNSOUND}")
-    for group in optimizer.param_groups:
-        group["lr"] = settings.rate(step)
-    optimizer.step()
-    optimizer.zero_grad()
-    computed = sum(len(pack.ids) for pack in parts)
-    seconds = time.perf_counter() - started
+    parts = packs(rows, most_tokens(learner.model, settings.pack_tokens), max(learner.gradients.workers, count()))
+    loss, norm = learner.step(parts, step)
     return {
         "step": step + 1,
         "loss": loss,
         "learning_rate": settings.rate(step),
         "gradient_norm": norm,
-        "trained_tokens": tokens,
-        "computed_tokens": computed,
-        "seconds": seconds,
+        "trained_tokens": sum(len(pack.targets) for pack in parts),
+        "computed_tokens": sum(len(pack.ids) for pack in parts),
+        "seconds": time.perf_counter() - started,
     }
+
+
+class Learner:
+    """Model and optimizer of a fine-tuning. If several processes train, each has its parts of both."""
+
+    def __init__(self, model: Trainable, settings: SftSettings) -> None:
+        self.model, self._settings = model, settings
+        self._optimizer, self.gradients = _optimizer(model, settings), Accumulator(model)
+        split_state(self._optimizer)
+
+    @everywhere
+    def step(self, parts: list[Pack[Row]], step: int) -> tuple[float, float]:
+        """Take an optimizer step with the gradient of all packs. Returns the mean loss of a trained token and the
+        gradient's norm. UserError before the step if one of them is not finite."""
+        torch.manual_seed((self._settings.seed * 1_000_003 + step) % 2**63)  # a resumed run has the same dropout
+        tokens = sum(len(pack.targets) for pack in parts)
+        # All processes compute equally many packs, and FSDP takes the mean of their gradients.
+        weighted = [*((pack, count()) for pack in parts), *((parts[-1], 0) for _ in range(-len(parts) % count()))]
+
+        def share(model: Trainable, part: tuple[Pack[Row], int]) -> tuple[Tensor, float]:
+            pack, weight = part
+            value = cross_entropy_sum(model, pack) / tokens * weight
+            return value, value.item()
+
+        loss = total(sum(self.gradients.add(weighted[rank() :: count()], share))) / count()
+        norm = gradient_norm(_trained(self.model), self._settings.clip)
+        if not math.isfinite(loss):
+            raise UserError(f"the loss of step {step + 1} is {loss}, over {tokens} trained tokens: {UNSOUND}")
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._settings.rate(step)
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        return loss, norm
+
+    @everywhere
+    def save(self, folder: Path) -> None:
+        """Write weights and optimizer. OSError if they cannot be written."""
+        if rank():  # it only sends its parts
+            self.model.state_dict(), self._optimizer.state_dict()
+        else:
+            checkpoint.store(folder, self.model, self._optimizer)
+
+    @everywhere
+    def load(self, folder: Path) -> dict[str, Any]:
+        """Restore weights and optimizer; returns the checkpoint's state. UserError: see `checkpoint.load`."""
+        return checkpoint.load(folder, self.model, self._optimizer)
+
+
+def follow() -> None:
+    """Train along with the first process, until it ends."""
+    if (start := broadcast()) is None:
+        return
+    learner = Learner(open_parts(*start), start[-1])
+    while (order := broadcast()) is not None:
+        name, *given = order
+        with suppress(UserError):  # the first process has the same one
+            getattr(learner, name)(*given)
 
 
 def _trained(model: Trainable) -> list[torch.Tensor]:

@@ -82,6 +82,9 @@ def test_sharding_divides_states_and_nothing_else(model, setup, work, n):
     for part in ("activations", "sampler", "cache"):
         assert getattr(many, part) == getattr(one, part)
     assert one.gathered == 0 < many.gathered
+    stored = planned(model, replace(setup, checkpointing=False), work, Cluster(gpus=n)).memory
+    if setup.held != setup.computed:  # the backward pass uses copies of all weights
+        assert stored.gathered == model.total * setup.computed
 
 
 @given(models(), st.floats(1, 1e6), st.floats(1, 1e6))

@@ -65,7 +65,7 @@ def test_verl_on_a_cpu_needs_the_package_with_its_platform(monkeypatch: pytest.M
 
 
 def test_what_verl_does_not_do_here():
-    assert "embedded" in refused(RECIPES["asyncthink-sft"])
+    assert "torchrun" in refused(RECIPES["asyncthink-sft"])
     assert "--lora" in refused(replace(POLICY, lora=LoraSettings(8)))
     assert "bfloat16 on GPUs" in refused(replace(POLICY, mixed_precision=True))
     inside = RoleSpec(EngineSpec(f"vllm:{TINY}"), Sampling(8))

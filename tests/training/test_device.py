@@ -25,10 +25,9 @@ from orgthink.engines.scripted import ScriptedEngine
 from orgthink.models.trainable import open_trainable
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend, Signals
-from orgthink.training.gradients import Accumulator
 from orgthink.training.policy_loss import PolicyLoss, weighted
 from orgthink.training.rows import PolicyRow
-from orgthink.training.sft import Course, SftSettings, _optimizer, _step
+from orgthink.training.sft import Learner, SftSettings, _step
 
 TOLERANCE = 1e-4
 """Of log-probabilities in nats and of weights; the gradient of a step is of the order of 1."""
@@ -93,9 +92,8 @@ def test_a_step_of_reinforcement_learning(device: str, folder: Path):
 
 def test_a_step_of_supervised_training(device: str, folder: Path):
     def trained(place: str) -> dict[str, float]:
-        course = Course(open_trainable(folder, device=place), lambda *_: iter(()), lambda _: None)
         settings = SftSettings(steps=1, batch_tokens=1000)
-        return _step(course, Accumulator(course.model), _optimizer(course.model, settings), list(rows()), settings, 0)
+        return _step(Learner(open_trainable(folder, device=place), settings), list(rows()), settings, 0)
 
     expected, found = trained("cpu"), trained(device)
     for name in ("loss", "gradient_norm"):

@@ -19,6 +19,7 @@ from orgthink.record.folder import RunFolder
 from orgthink.tasks import file_of
 from orgthink.training import checkpoint
 from orgthink.training.optimization import Optimization
+from orgthink.training.processes import count, open_parts
 from orgthink.util.errors import UserError, user_input
 from orgthink.util.files import sha256
 from orgthink.util.tabular import json_object
@@ -93,7 +94,16 @@ class FromModel:
         if how["mixed_precision"] and self.mixed_precision is None:
             other = "mixed_precision=false: all in float32"
             show(f"orgthink: training in bfloat16, with weights in float32 ({other})", error=True)
-        model = open_trainable(folder, **how)
+        if count() > 1 and (self.lora is not None or isinstance(self.settings, Optimization)):
+            raise UserError(
+                "torchrun is for fine-tuning of whole weights: start this training without it; reinforcement learning "
+                "on several GPUs needs --backend verl"
+            )
+        model = (
+            open_trainable(folder, **how)
+            if count() == 1
+            else open_parts(folder, how | {"device": "cpu"}, how["device"], self.settings)
+        )
         if self.former_adapter is not None:
             with user_input():
                 model.restore_adapter(self.former_adapter)

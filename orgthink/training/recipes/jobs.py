@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from orgthink.engines import opener
 from orgthink.engines.engine import Engine
@@ -18,9 +18,10 @@ from orgthink.models.trainable import open_trainable, resolve_device, say_made_f
 from orgthink.organizations.prompts import STYLES
 from orgthink.record.folder import RunFolder
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.coldstart.pairs import read_pairs
+from orgthink.training.coldstart.pairs import pair_rows, read_pairs, row_course
 from orgthink.training.coldstart.synthesis import Synthesis, program_pairs
 from orgthink.training.coldstart.teachers import program_of
+from orgthink.training.coldstart.trajectories import Selection, trajectory_rows
 from orgthink.training.episodes import Episodes
 from orgthink.training.marsrl.pipeline import Pipeline
 from orgthink.training.marsrl.settings import MarsSettings
@@ -40,9 +41,6 @@ from orgthink.training.sft import SftSettings, train
 from orgthink.util.errors import UserError, user_input
 from orgthink.util.settings import lacks
 from orgthink.util.terminal import show
-
-if TYPE_CHECKING:
-    from orgthink.training.coldstart.trajectories import Selection
 
 Report = Callable[[dict[str, Any]], None]
 """Called with the metrics of each step."""
@@ -111,8 +109,6 @@ class Pairs(FromModel):
             return Synthesis(self.task, self.traces, None, self.capacity, style, seed=self.settings.seed)
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        from orgthink.training.coldstart.pairs import pair_rows, row_course
-
         base = self.start_folder(folder)
         file = program_pairs(self._synthesis(), folder.path / "traces") if self.pairs is None else Path(self.pairs)
         course = row_course(self.open(base), base, pair_rows(base, file, self.longest, self.template), self.template)
@@ -162,8 +158,6 @@ class Trajectories(FromModel):
         self._rows(model_folder(self.model))
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        from orgthink.training.coldstart.pairs import row_course
-
         base = self.start_folder(folder)
         rows, selection = self._rows(base)
         left_out = {"left_out": selection.left_out}
@@ -174,8 +168,6 @@ class Trajectories(FromModel):
     def _rows(self, base: Path) -> tuple[list[Row], Selection]:
         """The training rows for a model, and the selection. UserError if the run folder is missing or no trajectory is
         selected."""
-        from orgthink.training.coldstart.trajectories import trajectory_rows
-
         assert self.episodes is not None
         known = [length for length in (self.longest, context_of(base)) if length is not None]
         run = RunFolder.open(Path(self.episodes))

@@ -175,7 +175,10 @@ def paramanager() -> Policy:
 PARAMANAGER_SFT = Trajectories(SftSettings(steps=160, learning_rate=1e-4, warmup=10))
 """Cold start on trajectories of your own."""
 PARAMANAGER_PAPER_SFT = Trajectories(
-    SftSettings(steps=200, learning_rate=1e-5, warmup=0, batch_rows=32, batch_tokens=49_152), longest=49_152
+    SftSettings(steps=200, learning_rate=1e-5, warmup=0, batch_rows=32, batch_tokens=49_152),
+    longest=49_152,
+    gradient_checkpointing=True,
 )
-"""Cold start of ParaManager (section 4.3), for Qwen3-4B-Instruct-2507."""
+"""Cold start of ParaManager (section 4.3), for Qwen3-4B-Instruct-2507. Its rows are as long as those of reinforcement
+learning: two budgets of a reply. Without gradient checkpointing such a row fits no GPU."""
 PARAMANAGER = paramanager()

@@ -57,6 +57,8 @@ def test_every_command_line_is_understood(page: Path, elsewhere):
     for program, *words in commands(page):
         if program == "orgthink":
             understood(words)
+        elif program == "torchrun":
+            understood(words[words.index("orgthink") + 1 :])
         elif program == "make":
             assert set(words) <= set(MAKE), words
         elif program == "python" and words[0] == "-m":

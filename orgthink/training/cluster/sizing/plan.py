@@ -247,7 +247,7 @@ class Plan:
         """Memory of each GPU.
 
         Weights, gradients, Adam: total·held·(1, 1, 2)/n. Gathered at the computed width: two of the largest layers of
-        sharded weights; without shards all weights, where they are held at another width (autocast).
+        sharded weights; without shards or checkpointing all weights, if they are held at another width (autocast).
         Activations, for t = max(pack, longest context)/split tokens: layers·t·(bytes of a layer); if only inputs of
         layers are stored, layers·t·C·width and one layer. Logits: t·V·(bytes of a logit), as if all were trained.
         """
@@ -257,9 +257,8 @@ class Plan:
         inputs = tokens * model.layers * model.hidden * setup.computed
         held = model.total * setup.held / self.shards
         copy = model.total * setup.sampler / setup.tensor if setup.share else 0.0
-        gathered = model.total if setup.computed != setup.held else 0
-        if setup.sharded:
-            gathered = 2 * model.largest if self.shards > 1 else 0
+        copied = setup.computed != setup.held and not (setup.sharded and setup.checkpointing)
+        gathered = model.total if copied else 2 * model.largest if self.shards > 1 else 0
         return Memory(
             weights=held,
             gradients=held,

@@ -86,7 +86,10 @@ def require(job: Job, placement: Placement) -> None:
     """UserError, before Ray starts, for a job or a placement that verl cannot train."""
     require_version()
     if not isinstance(job, Reinforced):
-        raise UserError("verl trains recipes of reinforcement learning only: train this one with the embedded backend")
+        raise UserError(
+            "verl trains recipes of reinforcement learning only: leave --backend out; for several GPUs start "
+            "torchrun --nproc-per-node GPUS -m orgthink train …"
+        )
     if job.lora is not None:
         raise UserError("verl does not train low-rank adapters: leave --lora out, or use the embedded backend")
     if placement.device == "cpu" and find_spec(ON_CPU.partition(".")[0]) is None:
