@@ -165,6 +165,18 @@ def test_by_our_estimates_it_fits(script: Script, place: Path) -> None:
             assert plan_of(training, job, place, script.model, card).lacks == [], (training.recipe, card)
 
 
+def test_shorter_rows_fit_where_whole_ones_do_not(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ParaManager on H100, as the page says: SETTINGS reach reinforcement learning alone."""
+    monkeypatch.setenv("SETTINGS", "sampler_settings.max_model_len=32768")
+    (_, cold), (training, job) = jobs_of(SCRIPTS[-1], place)
+    assert isinstance(job, Reinforced) and job.sampler_settings["max_model_len"] == 32_768
+    assert cold == adjusted(
+        RECIPES["paramanager-qwen3-sft"], {"model": str(place / "base")}, ["gradient_checkpointing=true"]
+    )
+    found = plan_of(training, job, place, "qwen3-4b-2507", "h100")
+    assert f"`: {cell(found, job.steps).partition(',')[0]})" in PAGE and not found.lacks
+
+
 PAGE = (ROOT / "docs" / "your_gpus.md").read_text()
 LINE = re.compile(
     r"^\| `(\w+)\.sh`(?:, (\w+))?[^|]* \| `([\w.-]+)` \| (cold start|RL)[^|]* \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE
