@@ -62,3 +62,8 @@ WHOLE_STYLE = Style(
 
 WHOLE = f"{Path(__file__).resolve()}:WHOLE_STYLE"
 """The same with the parts of Huang and Yang's pipeline."""
+
+PATHS_STYLE = Style("paths", {"sequential": "paths {question}"})
+
+PATHS = f"{Path(__file__).resolve()}:PATHS_STYLE"
+"""The style of a model that thinks in parallel paths, where others are asked in `TERSE`."""

@@ -13,13 +13,14 @@ from managed import LONG_AFTER, Managed, Toys, Using, ask, program, reply
 from orgthink_arena.organizations.best_of_n import BestOfN
 from orgthink_arena.organizations.huang_yang import HuangYang
 from orgthink_arena.organizations.pacore import Pacore
+from orgthink_arena.organizations.parallel_paths import ParallelPaths
 from orgthink_arena.organizations.puppeteer import Puppeteer
 from orgthink_arena.organizations.router import Router
 from orgthink_arena.organizations.tool_orchestra import ToolOrchestra
 from orgthink_arena.organizations.workflow import Workflow
 from orgthink_arena.organizations.workflow_json import read_graph
 from speaker import DOUBLE, call
-from terse import TERSE, WHOLE
+from terse import PATHS, TERSE, WHOLE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.measure.orchestration import executed
@@ -70,6 +71,11 @@ class Model(ScriptedEngine):
             return Turn("w w <RETURN> 7 </RETURN>")
         if text.startswith("verifier"):
             return Turn("correctness wrong")
+        if text.startswith("path"):
+            within = text.count("<Parallel>") > text.count("</Parallel>")
+            return Turn(
+                "p p </Path>" if within else "t \\boxed{7}" if text.count("</Parallel>") == 2 else "t <Parallel>"
+            )
         return Turn(ANSWER)
 
 
@@ -131,6 +137,7 @@ ORGANIZATIONS: dict[str, Organization] = {
     "tool-use": Using(rounds=4, reserve=0.4),
     "summarized": Managed(rounds=4, reserve=0.4, synthesis="summarizer"),
     "workflow": Workflow(TERSE, graph=REVISED),
+    "parallel-paths": ParallelPaths(prompts=PATHS),
 }
 
 
