@@ -21,9 +21,9 @@ OUTPUT_BYTES = 64 * 1024
 PATIENCE = RetryPolicy(attempts=3, read=float("inf"))
 """The whole attempt has a time limit, so that reading needs none."""
 
-ONE_THREAD = 'import os; os.environ["OMP_NUM_THREADS"] = "1"'
-"""Begins a program. The server limits the memory of a program and the stack of each thread to the same number, so that
-no second thread fits: with two, `import numpy` fails for every limit."""
+PREAMBLE = 'import os, threading; os.environ["OMP_NUM_THREADS"] = "1"; threading.stack_size(1 << 23)'
+"""Begins a program. The server gives the stack of each thread as much as the whole program, so that no second thread
+fits: `import numpy`, which starts threads, fails for every limit, and so does each thread of Python."""
 
 _FUTURE = re.compile(r"^from __future__ import (?:\([^)]*\)|[^\n(#;]+)", re.MULTILINE)
 _COMPOUND = re.compile(r"@|(?:async|class|def|for|if|match|try|while|with)\b")
@@ -39,7 +39,7 @@ class SandboxFusion:
 
     async def run(self, code: str, stdin: str = "") -> Result:
         """Run the program with that input. TIMEOUT if the server stays silent, ToolError if it cannot run programs."""
-        seconds, program = self._limits.seconds, with_one_thread(unindented(code))
+        seconds, program = self._limits.seconds, with_preamble(unindented(code))
         limits = {"run_timeout": seconds, "memory_limit_MB": self._limits.memory_mb}
         body = {"code": program, "language": "python", "stdin": stdin, "files": {}, "fetch_files": []}
         try:
@@ -48,14 +48,14 @@ class SandboxFusion:
             return Result("", Status.TIMEOUT, error=f"no answer in {seconds + GRACE:g} s")
 
 
-def with_one_thread(code: str) -> str:
-    """The program with `ONE_THREAD` in its first line, or after its imports from `__future__`.
+def with_preamble(code: str) -> str:
+    """The program with `PREAMBLE` in its first line, or after its imports from `__future__`.
 
     Lines keep their numbers, except in a program whose first line begins a block.
     """
     after = max((found.end() for found in _FUTURE.finditer(code)), default=0)
     end = "" if after else "\n" if _COMPOUND.match(code) else "; "
-    return f"{code[:after]}{'; ' if after else ''}{ONE_THREAD}{end}{code[after:]}"
+    return f"{code[:after]}{'; ' if after else ''}{PREAMBLE}{end}{code[after:]}"
 
 
 def _result(reply: dict[str, Any], seconds: float) -> Result:

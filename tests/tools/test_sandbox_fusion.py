@@ -8,6 +8,7 @@ import os
 import resource
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from loopback import Exchange
 from orgthink.record.episode import Status
 from orgthink.tools import sandbox_fusion
 from orgthink.tools.bubblewrap import SandboxLimits
-from orgthink.tools.sandbox_fusion import ONE_THREAD, SandboxFusion, with_one_thread
+from orgthink.tools.sandbox_fusion import PREAMBLE, SandboxFusion, with_preamble
 from orgthink.util.errors import Failure
 from orgthink.util.http import RetryPolicy
 
@@ -112,7 +113,7 @@ async def test_what_is_asked_for():
     assert (result.text, result.status, result.error) == ("1\n", Status.OK, None)
     assert server.paths == ["POST /run_code HTTP/1.1"]
     (body,) = server.bodies
-    assert body.pop("code") == f"{ONE_THREAD}; print(1)\nprint('?')"
+    assert body.pop("code") == f"{PREAMBLE}; print(1)\nprint('?')"
     limits = {"run_timeout": 30.0, "memory_limit_MB": 1024}
     assert body == {"language": "python", **limits, "stdin": "7\n?", "files": {}, "fetch_files": []}
 
@@ -140,6 +141,16 @@ async def executes(exchange: Exchange) -> None:
         stdout, stderr = (part.decode() for part in await started.communicate())
     code = started.returncode
     await runs("Failed" if code else "Success", return_code=code, stdout=stdout, stderr=stderr)(exchange)
+
+
+async def test_threads_of_a_program_start_within_the_limits_of_a_server():
+    code = """
+        from concurrent.futures import ThreadPoolExecutor
+        print(sum(ThreadPoolExecutor(3).map(abs, range(-5, 0))))
+        """
+    async with fusion(executes) as (runner, _):
+        result = await runner.run(code)
+    assert (result.text, result.status) == ("15\n", Status.OK), result
 
 
 async def test_numpy_and_sympy_work_within_the_limits_of_a_server():
@@ -173,12 +184,14 @@ async def test_numpy_and_sympy_work_within_the_limits_of_a_server():
         ("formed = 1\nif formed: 1 / 0", 2),
     ],
 )
-def test_a_program_keeps_its_lines_and_has_one_thread(code: str, line: int, monkeypatch: pytest.MonkeyPatch):
+def test_a_program_with_a_preamble_keeps_its_lines(code: str, line: int, monkeypatch: pytest.MonkeyPatch):
     """A first line that begins a block moves down by one."""
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    before = threading.stack_size()
     with pytest.raises(ZeroDivisionError) as raised:
-        exec(compile(with_one_thread(code), "program", "exec", dont_inherit=True), {})
+        exec(compile(with_preamble(code), "program", "exec", dont_inherit=True), {})
     assert raised.traceback[-1].lineno + 1 == line and os.environ["OMP_NUM_THREADS"] == "1"
+    assert threading.stack_size(before) == 1 << 23
 
 
 @pytest.mark.parametrize(
