@@ -22,7 +22,7 @@ PATIENCE = RetryPolicy(attempts=3, read=float("inf"))
 """The whole attempt has a time limit, so that reading needs none."""
 
 PREAMBLE = 'import os, threading; os.environ["OMP_NUM_THREADS"] = "1"; threading.stack_size(1 << 23)'
-"""Begins a program. The server gives the stack of each thread as much as the whole program, so that no second thread
+"""Begins a program. The server gives the stack of each thread all the memory of the program, so that no second thread
 fits: `import numpy`, which starts threads, fails for every limit, and so does each thread of Python."""
 
 _FUTURE = re.compile(r"^from __future__ import (?:\([^)]*\)|[^\n(#;]+)", re.MULTILINE)
