@@ -34,6 +34,8 @@ class Outcome:
     """For each verdict: whether the solution was right, and whether the verifier passed it."""
     followed: bool = True
     """Whether no agent made a format error."""
+    cut_off: bool | None = None
+    """Whether a limit of tokens cut an agent off; `None`: not stored."""
 
 
 def path_of(paper: str) -> Path:
@@ -52,5 +54,5 @@ def read(paper: str) -> Iterator[Outcome]:
     """The outcomes of a paper, in the order in which they were stored."""
     names = [field.name for field in fields(Outcome)]
     for line in gzip.decompress(path_of(paper).read_bytes()).decode().splitlines():
-        values = dict(zip(names, json.loads(line), strict=False))  # older ones lack the last field
+        values = dict(zip(names, json.loads(line), strict=False))  # older ones lack the last fields
         yield Outcome(**values | {"judged": tuple(tuple(pair) for pair in values["judged"])})

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from statistics import fmean
 
-from orgthink.measure.accuracy import all_correct, has_format_error
+from orgthink.measure.accuracy import all_correct, has_format_error, was_truncated
 from orgthink.measure.estimate import average, difference, proportion
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import forks, sampled_tokens
@@ -37,6 +37,7 @@ def outcome(label: str, episode: Episode) -> Outcome:
         tokens=sampled_tokens(episode),
         forks=forks(episode),
         followed=not has_format_error(episode),
+        cut_off=was_truncated(episode),
     )
 
 
@@ -50,14 +51,19 @@ def store(runs: Iterable[tuple[str, Path]]) -> None:
 
 def table(found: Rows) -> str:
     """A line for each row, with 95 % intervals over problems, in Markdown; and what RL changed."""
-    head = "| model, temperature | problems | protocol followed, % | solved, % | critical path | tokens | forks |"
-    lines = [head, "|---|--:|--:|--:|--:|--:|--:|"]
+    columns = "model, temperature|problems|protocol followed, %|cut off, %|solved, %|critical path|tokens|forks"
+    head = f"| {columns.replace('|', ' | ')} |"
+    lines = [head, "|---|--:|--:|--:|--:|--:|--:|--:|"]
     for label, each in found.items():
         followed = interval(proportion((one.problem, one.followed) for one in each), 100, 0)
+        cut = [(one.problem, one.cut_off) for one in each if one.cut_off is not None]
+        ended = interval(proportion(cut), 100, 0) if cut else "not stored"
         share = interval(proportion((one.problem, one.solved) for one in each), 100, 0)
         path = interval(average((one.problem, one.path) for one in each), 1, 0)
         tokens, forked = fmean(one.tokens for one in each), fmean(one.forks for one in each)
-        lines.append(f"| {label} | {len(each)} | {followed} | {share} | {path} | {tokens:.0f} | {forked:.1f} |")
+        lines.append(
+            f"| {label} | {len(each)} | {followed} | {ended} | {share} | {path} | {tokens:.0f} | {forked:.1f} |"
+        )
     if BEFORE in found and AFTER in found:
         pair = found[AFTER], found[BEFORE]
         gap = difference(*([(one.problem, one.solved) for one in each] for each in pair))

@@ -32,7 +32,7 @@ COLD_START = Pairs(
     task="countdown-small",
     traces=2_500,
 )
-"""Cold start of an adapter on traces that a task's program writes; 80 minutes for SmolLM2-135M on two cores."""
+"""Cold start of an adapter on traces that a task's program writes; 90 minutes for SmolLM2-135M on two cores."""
 
 ASYNCTHINK = Policy(
     RlSettings(
