@@ -46,14 +46,17 @@ def together(lead: Callable[[], int], follow: Callable[[], None]) -> int:
         torch.cuda.set_device(local)
     dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
     _group = dist.new_group(backend="gloo", timeout=timedelta(days=30))  # the first one may read data for long
+    code = 0
     if rank():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # at Ctrl-C all finish the step of the first one
         follow()
-        return 0
-    try:
-        return lead()
-    finally:
-        broadcast(None)
+    else:
+        try:
+            code = lead()
+        finally:
+            broadcast(None)
+    dist.destroy_process_group()  # its threads would abort the exit
+    return code
 
 
 def broadcast(order: Any = None) -> Any:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from test_sft import SETTINGS, course, folder
 from orgthink.cli import main
 from orgthink.models.lora import LoraSettings
 from orgthink.models.trainable import open_decoder
-from orgthink.training import sft
+from orgthink.training import checkpoint, sft
 from orgthink.training.cluster.sizing.model import QWEN3_4B
 from orgthink.training.coldstart.pairs import Pair, pair_rows, write
 from orgthink.training.recipes import base_model
@@ -51,17 +53,14 @@ class Runs:
     two: Path
 
 
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+TRAIN = (*TORCHRUN, "-m", "orgthink", "train")
+
+
 def together(*words: str) -> subprocess.CompletedProcess[str]:
     """`torchrun --nproc-per-node 2 -m orgthink train …`."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    return subprocess.run(
-        [*command, "-m", "orgthink", "train", *words],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run([*TRAIN, *words], env=environment, capture_output=True, text=True, timeout=900, check=False)
 
 
 @pytest.fixture(scope="module", params=["decoder", pytest.param("experts", marks=pytest.mark.thorough)])
@@ -134,6 +133,33 @@ def test_another_number_of_processes_goes_on(runs: Runs, first: str, tmp_path: P
     else:
         assert main(["train", "--resume", str(tmp_path / "run")]) == 0
     require_same(tmp_path / "run", runs.one)
+
+
+@pytest.mark.thorough
+def test_a_dry_run_ends_all_processes(runs: Runs, tmp_path: Path) -> None:
+    """Nothing is opened, so that the others do nothing."""
+    words = ["--model", str(runs.base), "--pairs", str(runs.base.parent / "pairs.jsonl"), "--device", "cpu"]
+    done = together("asyncthink-sft", *words, "--dry-run", "--out", str(tmp_path / "run"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["unnamed"] == []
+
+
+@pytest.mark.thorough
+def test_ctrl_c_saves_the_step(runs: Runs, tmp_path: Path) -> None:
+    """torchrun passes the signal on to all processes. The first one finishes its step, and the others with it."""
+    shutil.copytree(runs.two, tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config["settings"]["job"]["settings"] |= {"steps": 100_000, "save_every": 100_000}
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    process = subprocess.Popen([*TRAIN, "--resume", str(tmp_path / "run")], env=os.environ | {"OMP_NUM_THREADS": "1"})
+    while len(metrics(tmp_path / "run")) < 8:
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(300) != 0
+    *_, last = checkpoint.saved(tmp_path / "run")
+    assert last.name == f"step-{len(metrics(tmp_path / 'run')):06d}" > "step-000007"
+    open_decoder(last / "model")
 
 
 @pytest.mark.parametrize("job", [ASYNCTHINK, replace(ASYNCTHINK_SFT, lora=LoraSettings(2))], ids=["rl", "lora"])
