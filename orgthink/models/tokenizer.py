@@ -136,12 +136,6 @@ class Tokenizer:
                 stream.piece(token_id)
         return stream
 
-    @cached_property
-    def unknown_id(self) -> int | None:
-        """The id for text that the vocabulary has not; `None` for a tokenizer that spells everything."""
-        name = getattr(self._tokenizer.model, "unk_token", None)
-        return None if name is None else self._tokenizer.token_to_id(name)
-
     def id_of(self, text: str) -> int | None:
         """The id of a text that is exactly one token, or `None`."""
         ids = self.encode(text)
