@@ -21,6 +21,7 @@ from orgthink.evaluation.plan import Evaluation
 from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.record.episode import Message, Sampling
 from orgthink.record.folder import RunFolder
+from orgthink.tools.bubblewrap import SandboxLimits
 from orgthink.tools.sandbox_fusion import SandboxFusion
 from orgthink.tools.search import RetrieverClient
 from orgthink.util import redaction
@@ -80,7 +81,7 @@ async def retrieves(url: str) -> str:
 
 async def runs_code(url: str) -> str:
     with pytest.raises(ToolError) as caught:
-        await SandboxFusion(url, ONCE).run("1")
+        await SandboxFusion(url, SandboxLimits(), ONCE).run("1")
     return str(caught.value)
 
 

@@ -84,7 +84,12 @@ def understood(words: list[str]) -> None:
     if words == ["--version"]:
         return
     model = "pocket-manager" if "paramanager" in words else "pocket-base"
-    verb = _verb([re.sub(r"^(FOLDER|MODEL_FOLDER|smollm2|runs/\S+/model)$", model, word) for word in words])
+    verb = _verb(
+        [
+            re.sub(r"^(FOLDER|MODEL_FOLDER|smollm2|examples/smollm2-countdown|runs/\S+/model)$", model, word)
+            for word in words
+        ]
+    )
     if getattr(verb, "resume", None) is not None:
         return
     if isinstance(verb, Train):
