@@ -26,6 +26,7 @@ from orgthink.models.lora import (
     read_adapter,
     write_adapter,
 )
+from orgthink.models.processor import linear_map
 from orgthink.models.rotary import Rotary, rotate
 from orgthink.models.tree_attention import Rectangle, tree_attention
 from orgthink.models.weights import from_hf, parts_of, read_weights, to_hf
@@ -67,7 +68,7 @@ class Linear(nn.Linear):
         """Changes the output in place, given the input."""
 
     def forward(self, input: Tensor) -> Tensor:
-        output = super().forward(input)
+        output = linear_map(input, self.weight, self.bias)
         return output if self.adapter is None else self.adapter(input, output)
 
 
@@ -200,7 +201,7 @@ class Decoder(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., C] → [..., V]."""
-        return F.linear(hidden, *self.head_weights)
+        return linear_map(hidden, *self.head_weights)
 
     @property
     def head_weights(self) -> tuple[Tensor, Tensor | None]:
