@@ -135,6 +135,12 @@ CHAIN = {
 }
 
 
+def in_paths(told: str) -> list[Turn]:
+    """The first of two paths says it, and the thinker goes on behind the block."""
+    begins, ends = Turn("first <Parallel>", when="countdown"), Turn("so \\boxed{7}", when="</Parallel>\n<Summary>")
+    return [begins, Turn(f"{told}</Path>"), Turn("eight</Path>"), ends]
+
+
 TOLD: dict[str, Callable[[str], list[Turn]]] = {
     "best-of-n": judged,
     "pacore": coordinated,
@@ -148,6 +154,7 @@ TOLD: dict[str, Callable[[str], list[Turn]]] = {
     "paramanager": rounds("standard_reasoner", "python", "search"),
     "tool-use": rounds("python", "search"),
     "workflow": chained,
+    "parallel-paths": in_paths,
 }
 """What an organization's models say if somebody tells them this."""
 ALONE = {"sequential", "parallel", "majority-vote", "router", "evoflow"}
