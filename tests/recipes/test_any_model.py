@@ -63,7 +63,8 @@ def test_training_goes_on_with_an_adapter(tiny_policy, tmp_path, capsys):
     assert main([*rl, *MODEL, "--out", str(tmp_path / "first"), *settings]) == 0
     former = tmp_path / "first/checkpoints/step-000001/model"
     again = [*rl, "--model", str(former / "adapter"), "--out"]
-    assert main([*again, str(tmp_path / "second"), *settings]) == 0
+    assert main([*again, str(tmp_path / "second"), *settings, "loss.kl=0.1"]) == 0
+    assert abs(lines(tmp_path / "second")[0]["kl"]) < 1e-6, "the reference is the model that training starts from"
     job = training_of(RunFolder.open(tmp_path / "second")).job
     base = job.start_folder(RunFolder.create(tmp_path / "other", "train", {}))
     assert base == TINY.resolve()
