@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from orgthink.util.errors import EngineUnavailable, Failure, UserError, pick
+from orgthink.util.extras import DEMO, pip_install
 from orgthink.util.redaction import conceal, conceal_url
-from orgthink.util.registry import COMMANDS, DEMO
+from orgthink.util.registry import COMMANDS
 from orgthink.util.terminal import clean_tracebacks, give_up_output, one_line, show
 from orgthink.util.threads import have_ended, set_threads
 from orgthink.util.version import __version__
@@ -34,7 +35,7 @@ SEVERAL = ("--organizations", "--models", "--set", "--roles", "--sampling", "--a
 
 ELSEWHERE = {
     "demo": DEMO,
-    "arena": "the arena is a package: pip install orgthink-arena (in a checkout: pip install ./packages/arena)",
+    "arena": f"the arena is a package: {pip_install(package='orgthink-arena')}",
     "simulate": "the simulation of clusters was removed; orgthink size estimates memory and time of a training step",
 }
 """Commands that other packages bring, or that were removed."""

@@ -13,12 +13,12 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.running import needing
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import TaskFamily
 from orgthink.tools import MORE_TOOLS
 from orgthink.tools.toolbox import TOOLS
 from orgthink.util.errors import pick
+from orgthink.util.extras import needing
 from orgthink.util.registry import Registry
 from orgthink.util.terminal import show
 

@@ -109,15 +109,6 @@ def again(folder: RunFolder) -> str:
 
 
 @contextmanager
-def needing(extra: str) -> Iterator[None]:
-    """Around imports of an extra of the package: UserError if it is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise UserError(f"this command needs {error.name}: pip install 'orgthink[{extra}]'") from error
-
-
-@contextmanager
 def written(folder: RunFolder) -> Iterator[None]:
     """Around code that writes to a run folder: an OSError becomes one line that says how to go on."""
     try:

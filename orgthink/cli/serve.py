@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import arg
 
 from orgthink.cli.options import Options
-from orgthink.cli.running import needing
 from orgthink.engines import Engines
 from orgthink.evaluation.plan import QUESTION, Evaluation
 from orgthink.evaluation.run import backings
 from orgthink.record.folder import RunFolder, dated
 from orgthink.runtime.clock import run_main
 from orgthink.util.errors import UserError
+from orgthink.util.extras import needing
 from orgthink.util.redaction import conceal
 from orgthink.util.terminal import show
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.running import needing
 from orgthink.cli.table import aligned
 from orgthink.util.errors import UserError, user_input
+from orgthink.util.extras import needing
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal
 from orgthink.cli.running import (
     exit_code,
     interruptible,
-    needing,
     progress,
     resumed,
     settings_of,
@@ -24,6 +23,7 @@ from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.record.guard import failure_message
 from orgthink.runtime.clock import run_main
 from orgthink.util.errors import UserError, required, user_input
+from orgthink.util.extras import needing
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:

@@ -26,8 +26,9 @@ from orgthink.models.adapters import base_of, is_adapter, merged
 from orgthink.models.context import RESERVED
 from orgthink.models.hub import cached, fetched, is_gguf, is_hub_id, resolve, source_of
 from orgthink.util.errors import UserError, pick, require_at_least, required, user_input
+from orgthink.util.extras import DEMO, pip_install
 from orgthink.util.references import is_reference, references, split_reference
-from orgthink.util.registry import DEMO, Registry
+from orgthink.util.registry import Registry
 from orgthink.util.secrets import expand, referred
 from orgthink.util.tabular import json_object
 
@@ -240,7 +241,7 @@ async def open_engine(spec: EngineSpec, *, threaded: bool = True, slots: int = 1
             return opened
     except ModuleNotFoundError as error:
         what = f"model {spec.model}" if spec.url is None else f"the tokenizer of {spec.tokenizer}"
-        raise EngineUnavailable(f"{what} needs {error.name}: pip install 'orgthink[local]'") from error
+        raise EngineUnavailable(f"{what} needs {error.name}: {pip_install('local')}") from error
 
 
 async def _open_server(spec: EngineSpec) -> Engine:

@@ -17,6 +17,7 @@ from zipfile import BadZipFile, ZipFile
 
 from orgthink.models.model_files import indexed_weights
 from orgthink.util.errors import UserError, pick
+from orgthink.util.extras import needing, pip_install
 from orgthink.util.files import made, sha256
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import excerpt, reason, show
@@ -115,7 +116,7 @@ def _downloaded(name: str, weights: bool) -> Path:
         if folder := _snapshot(name, weights):
             return folder
     except ModuleNotFoundError as error:
-        raise UserError(f"the model {name} needs {error.name}: pip install 'orgthink[local]'") from error
+        raise UserError(f"the model {name} needs {error.name}: {pip_install('local')}") from error
     except Exception as error:  # the errors of its HTTP client, too
         why = reason(error, 200)
     raise UserError(f"{name} is neither a folder nor in the hub's cache, try: hf download {name} ({why})")
@@ -153,10 +154,8 @@ def _converted(file: Path) -> Path:
 
 
 def _converter() -> Callable[[Path, Path], None]:
-    try:
+    with needing("local,gguf", "a GGUF file"):
         from orgthink.models.gguf import convert_gguf
-    except ModuleNotFoundError as error:
-        raise UserError(f"GGUF files need {error.name}: pip install 'orgthink[local,gguf]'") from error
     return convert_gguf
 
 

@@ -21,6 +21,7 @@ from orgthink.models.lora import ADAPTER, LoraSettings, read_tensors
 from orgthink.models.model_files import indexed_weights
 from orgthink.models.tree_attention import tree_attention
 from orgthink.util.errors import UserError
+from orgthink.util.extras import needing
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import reason
 
@@ -260,10 +261,8 @@ def _adapt(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
 
     ValueError for targets that the model does not have, or that share their weights with another layer.
     """
-    try:
+    with needing("train", "LoRA"):
         from peft import LoraConfig, get_peft_model
-    except ModuleNotFoundError as error:
-        raise UserError(f"LoRA needs {error.name}: pip install 'orgthink[train]'") from error
     adapted = get_peft_model(
         model,  # type: ignore[arg-type]
         LoraConfig(
@@ -300,11 +299,9 @@ def _restore_adapter(model: PeftModel, file: Path) -> None:
 
 def open_model(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     """The transformers model of a folder. UserError unless its files hold exactly the weights of its config."""
-    try:
+    with needing("train", "training this model"):
         from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM
         from transformers.masking_utils import sdpa_mask
-    except ModuleNotFoundError as error:
-        raise UserError(f"training this model needs {error.name}: pip install 'orgthink[train]'") from error
     if kernel := _kernel(json_object(folder / "config.json")):
         raise UserError(f"{folder / 'config.json'} names the code {kernel!r}: a model may name none")
     indexed_weights(folder)

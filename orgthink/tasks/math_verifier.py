@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from orgthink.util.errors import ToolError, UserError
+from orgthink.util.extras import pip_install
 from orgthink.util.isolated import IsolatedProcess, ProcessEnded, processor_seconds, serve
 
 SECONDS = 2
@@ -23,7 +24,7 @@ PROCESS = IsolatedProcess(__name__)
 def require_math_verify() -> None:
     """UserError without math-verify. Checked before the first request."""
     if find_spec("math_verify") is None:
-        raise UserError("grading mathematics needs math-verify: pip install 'orgthink[math]'")
+        raise UserError(f"grading mathematics needs math-verify: {pip_install('math')}")
 
 
 def is_same(right: str, offered: str) -> bool:

@@ -30,11 +30,12 @@ from orgthink.tools.schema import Parameters
 from orgthink.tools.tool import MOST_RETURNED, Desk
 from orgthink.util.concurrency import innermost
 from orgthink.util.errors import ToolError, UserError
+from orgthink.util.extras import needing
 from orgthink.util.redaction import conceal_proxies, longest, redact, redact_foreign
 from orgthink.util.secrets import command_words, expand
 from orgthink.util.terminal import MOST_QUOTED, excerpt, reason
 
-try:
+with needing("mcp", "tools of MCP servers"):
     from mcp import Client, MCPError, StdioServerParameters, stdio_client
     from mcp.client.streamable_http import streamable_http_client
     from mcp.types import (
@@ -45,8 +46,6 @@ try:
         CallToolRequestParams,
         CallToolResult,
     )
-except ModuleNotFoundError as error:
-    raise UserError("tools of MCP servers need mcp: pip install 'orgthink[mcp]'") from error
 
 for _name in ("mcp", "client"):  # it logs parts of messages, with secrets
     logging.getLogger(_name).setLevel(logging.CRITICAL + 1)

@@ -272,9 +272,3 @@ COMMANDS: Registry[Any] = Registry(
     lambda command: command if callable(command) else None,
 )
 """Commands of `orgthink`, and those of installed packages: callable dataclasses."""
-
-DEMO = (
-    "the demo models and tasks are a package of their own: pip install orgthink-pocket "
-    "(in a checkout: pip install ./packages/pocket)"
-)
-"""How to install the demo models."""

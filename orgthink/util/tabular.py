@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from orgthink.util.errors import UserError
+from orgthink.util.extras import needing
 from orgthink.util.files import read_whole
 
 
@@ -108,9 +109,7 @@ def _json(text: bytes, place: str) -> Any:
 
 def _pyarrow(file: Path) -> tuple[Any, Any]:
     """pyarrow and its parquet module. UserError with the file if they are missing."""
-    try:
+    with needing("data", str(file)):
         import pyarrow
         from pyarrow import parquet
-    except ModuleNotFoundError as error:
-        raise UserError(f"{file} needs {error.name}: pip install 'orgthink[data]'") from error
     return pyarrow, parquet

@@ -22,6 +22,7 @@ from orgthink.export.spans import trace_spans
 from orgthink.record.folder import RunFolder
 from orgthink.util import redaction
 from orgthink.util.errors import UserError
+from orgthink.util.extras import pip_install
 
 EPISODES = sample.episodes(rounds=1)
 SECRET = "sk-collector-0123456789"
@@ -147,4 +148,4 @@ def test_without_the_sdk_one_line_names_the_extra(folder: RunFolder, capsys, mon
     monkeypatch.delitem(sys.modules, "orgthink.export.otlp")
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     assert main(["export", "otlp", str(folder.path)]) == 2
-    assert "pip install 'orgthink[otel]'" in capsys.readouterr().err
+    assert pip_install("otel") in capsys.readouterr().err

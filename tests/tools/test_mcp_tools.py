@@ -25,6 +25,7 @@ from orgthink.runtime.session import Session
 from orgthink.tools.mcp import McpTool, mcp_tools
 from orgthink.tools.tool import MOST_RETURNED, Desk, Tool, status_of
 from orgthink.util.errors import Failure, UserError
+from orgthink.util.extras import pip_install
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 PROBLEM = Problem("p", "arithmetic", "The question.")
@@ -316,4 +317,4 @@ async def test_a_server_behind_a_url_and_behind_it_again() -> None:
 def test_without_the_extra_it_says_how_to_get_it() -> None:
     code = "import sys; sys.modules['mcp'] = None\nimport orgthink.tools.mcp"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "UserError: tools of MCP servers need mcp: pip install 'orgthink[mcp]'" in ran.stderr
+    assert f"UserError: tools of MCP servers need mcp: {pip_install('mcp')}" in ran.stderr

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, arg
 
 from orgthink.cli import INTERRUPTED
-from orgthink.cli.running import again, interruptible, needing, settings_of, written
+from orgthink.cli.running import again, interruptible, settings_of, written
 from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.runtime.clock import run_main
 from orgthink.util.errors import UserError, pick
+from orgthink.util.extras import needing, pip_install
 from orgthink.util.files import locked
 from orgthink.util.terminal import show
 
@@ -139,6 +140,6 @@ def _write(folder: RunFolder, first: Cap, results: dict[str, Any]) -> None:
 
         draw(results, folder.path)
     except ModuleNotFoundError as error:
-        show(f"orgthink: no plots without {error.name}: pip install 'orgthink[plots]'", error=True)
+        show(f"orgthink: no plots without {error.name}: {pip_install('plots')}", error=True)
     show(blocks(results)[f"at-{first.name}"], "", blocks(results)["conditions"], "")
     show(f"results.json, table.md and plots are in {folder.path}")

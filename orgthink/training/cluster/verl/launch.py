@@ -21,6 +21,7 @@ from orgthink.training.recipes.base_model import model_folder, require_same_prob
 from orgthink.training.recipes.jobs import Job, Reinforced
 from orgthink.training.recipes.registry import training_of
 from orgthink.util.errors import UserError, require_at_least
+from orgthink.util.extras import pip_install
 from orgthink.util.settings import typed
 
 VERSIONS = ("0.9", "0.10")
@@ -135,7 +136,7 @@ def require_version() -> None:
     try:
         found = version("verl")
     except PackageNotFoundError:
-        raise UserError("verl is not installed: `make verl`, or pip install 'orgthink[verl]'") from None
+        raise UserError(f"verl is not installed: `make verl`, or {pip_install('verl')}") from None
     first, end = (_numbers(bound) for bound in VERSIONS)
     if not first <= _numbers(found)[:2] < end:
         raise UserError(f"verl is {found}: it must be at least {VERSIONS[0]} and below {VERSIONS[1]}")

@@ -18,6 +18,7 @@ from typing import Any
 from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.task import Solution, Split, Task, member_name, read_member
 from orgthink.util.errors import UserError, pick
+from orgthink.util.extras import pip_install
 from orgthink.util.isolated import IsolatedProcess, ProcessEnded
 from orgthink_arena.tasks.gym_process import MAKING
 
@@ -78,7 +79,7 @@ def _version() -> str:
     try:
         return version("reasoning-gym")
     except PackageNotFoundError:
-        raise UserError("tasks of reasoning-gym need it: pip install 'orgthink[gym]'") from None
+        raise UserError(f"tasks of reasoning-gym need it: {pip_install('gym')}") from None
 
 
 class Gym(Task):
