@@ -23,6 +23,8 @@ TORCH = $(if $(WHEELS),$(addprefix --find-links ,$(WHEELS)),--torch-backend cpu)
 
 # Every file that a lock names is checked by its hash, and so is what builds a package from source.
 INSTALL = $(UV) pip install --quiet --system-certs $(addprefix --default-index ,$(INDEX)) --build-constraints requirements/build.lock
+BUILD = $(UV) build --quiet --system-certs --python $(PYTHON) $(addprefix --default-index ,$(INDEX)) \
+  --build-constraints requirements/build.lock --require-hashes --out-dir dist
 # $(call locked,FOLDER,LOCK): an environment with what the lock names. $(call torch,FOLDER): PyTorch for a CPU.
 # $(call ours,FOLDER,PACKAGES): packages of this repository.
 locked = $(PYTHON) -m venv $(1) && $(INSTALL) --python $(1)/bin/python --no-deps --require-hashes -r requirements/$(2).lock
@@ -41,7 +43,7 @@ JOBS ?= 2
 SIDE_BY_SIDE = -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sandbox smollm2 test test-core test-wheel test-isa test-thorough test-slow test-lowest test-newest lock check bench pocket papers papers-again results-asyncthink results-marsrl results-paramanager results-arena results-evidence vllm test-vllm verl test-verl trl clients proxy test-clients gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
+.PHONY: help setup demo sandbox smollm2 test test-core test-wheel test-isa test-thorough test-slow test-lowest test-newest dist lock check bench pocket papers papers-again results-asyncthink results-marsrl results-paramanager results-arena results-evidence vllm test-vllm verl test-verl trl clients proxy test-clients gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -89,8 +91,14 @@ test-core: $(CORE)/.ready sandbox  ## the core's tests, where the pocket package
 	! $(CORE)/bin/python -c 'import orgthink_pocket' 2>/dev/null
 	OMP_NUM_THREADS=1 $(CORE)/bin/pytest tests $(addprefix --ignore tests/,$(BY_NO_NAME)) $(SIDE_BY_SIDE)
 
-test-wheel: setup  ## the wheels in clean environments: what they install, and the README's quickstarts
-	$(BIN)/pytest -m wheel tests/test_wheel.py
+test-wheel: setup  ## the wheels (of the folder DIST=) in clean environments, the Dockerfile's steps, a new user's first hour
+	$(BIN)/pytest -m wheel tests
+
+# Files in the packages have the time of the commit, so that they depend on nothing else.
+dist: export SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),1580601600)
+dist: | $(UV)  ## wheels and sources of the three packages in dist/: each build of a commit has the same bytes
+	rm -rf dist
+	$(foreach folder,. packages/arena packages/pocket,$(BUILD) $(folder) && )ls dist
 
 test-isa: setup  ## the tests of floating-point computations, without the wide registers of this processor
 	OMP_NUM_THREADS=1 $(OTHER_ISA) $(BIN)/pytest -m "numerical and not verl"

@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 import threading
+import tomllib
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,12 +39,12 @@ class Environment:
         venv.create(folder, with_pip=True)
         self.folder, self.python = folder, str(folder / "bin" / "python")
 
-    def run(self, *command: str) -> str:
-        """Its output. The environment sees nothing of the checkout, nor of the one that runs the tests."""
+    def run(self, *command: str, code: int = 0) -> str:
+        """Its output, or its errors if it should fail. The environment sees nothing of the one that runs the tests."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "OPENAI"))}
         done = subprocess.run(command, cwd=self.folder, env=clean, capture_output=True, text=True, timeout=900)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert done.returncode == code, done.stderr
+        return done.stderr if code else done.stdout
 
     def install(self, *what: str) -> None:
         self.run(self.python, "-m", "pip", "install", "--quiet", *what)
@@ -53,7 +54,11 @@ class Environment:
 
 
 def wheel(folder: Path, out: Path) -> str:
-    """The path of the wheel of a package in this checkout."""
+    """The path of the wheel of a package: of the folder `DIST`, such as that of a release, else built here."""
+    if "DIST" in os.environ:
+        name = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["name"]
+        (file,) = (ROOT / os.environ["DIST"]).glob(f"{name.replace('-', '_')}-*.whl")
+        return str(file)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out), str(folder)]
     subprocess.run(command, check=True, capture_output=True, timeout=600)
     (file,) = out.glob("*.whl")
@@ -99,3 +104,19 @@ def test_the_wheels_of_the_packages_work(tmp_path: Path) -> None:
     out = environment.run(environment.python, "-c", BLOCK)
     assert "4 of 4" in out and "critical path" in out
     assert "puppeteer" in environment.run(str(tmp_path / "env" / "bin" / "orgthink"), "list", "organizations")
+
+
+MATHEMATICS = "import orgthink; print(next(orgthink.task('math:rows.jsonl').problems('test', 0)).statement)"
+
+
+@pytest.mark.parametrize("source", ["wheel", "folder", "editable"])
+def test_the_command_of_a_message_installs_what_is_missing(source: str, tmp_path: Path) -> None:
+    """Whether orgthink came from an index, by `pip install .` or by `pip install -e .`."""
+    environment = Environment(tmp_path / "env")
+    what = {"wheel": [wheel(ROOT, tmp_path / "core")], "folder": [str(ROOT)], "editable": ["-e", str(ROOT)]}[source]
+    environment.install(*what)
+    (environment.folder / "rows.jsonl").write_text('{"problem": "What is 6 * 7?", "answer": "42"}')
+    missing = environment.run(environment.python, "-c", MATHEMATICS, code=1)
+    (command,) = re.findall(r"needs math-verify: pip (install .*)$", missing, re.M)
+    environment.run(environment.python, "-m", "pip", *shlex.split(command))
+    assert "What is 6 * 7?" in environment.run(environment.python, "-c", MATHEMATICS)
