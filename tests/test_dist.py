@@ -40,6 +40,7 @@ def clones(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Pat
     shutil.rmtree(folder)
 
 
+@pytest.mark.wheel
 @pytest.mark.parametrize("module", PACKAGES)
 def test_two_machines_build_the_same_bytes(module: str, clones: tuple[Path, Path], tmp_path: Path) -> None:
     one, two = (folder / PACKAGES[module] for folder in clones)
