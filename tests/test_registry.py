@@ -238,7 +238,8 @@ def test_one_registry_tells_its_kinds_apart(forms: None, monkeypatch: pytest.Mon
     for name, words in (
         ("kinds", "kinds is a family of tasks: `orgthink list kinds`"),
         ("kinds:one", "unknown member one"),
-        ("exact", "exact is not a task"),
+        ("judge", "judge is not a task"),
+        ("countdown#judge", "judge is not a grader"),
         ("countdown:rows.jsonl", "the task countdown takes no file"),
         ("countdown#kinds", "kinds is not a grader"),
     ):
@@ -423,6 +424,8 @@ def test_tools_are_named_as_they_name_themselves(tmp_path: Path, monkeypatch: py
         ("sudoku+b/mine.py:Dice", "sudoku+Dice"),
         ("mine.py:Reader:a/rows.jsonl#grade.py:ours", "Reader"),
         ("package.module:Dice", "Dice"),
+        ("/a/b/rows.jsonl#exact", "rows.jsonl"),
+        ("hf:openai/gsm8k:main", "openai/gsm8k"),
     ],
 )
 def test_a_run_is_called_after_its_task_and_not_after_files(task: str, short: str):

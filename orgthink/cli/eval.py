@@ -44,8 +44,11 @@ class Eval(Options):
     """
 
     task: str | None = None
-    """Task, such as countdown; `math:FILE` takes the problems of a file of rows with `problem` and `answer`: .jsonl,
-    .json or .parquet; `verl:FILE` those of a parquet file of verl's; `bench:NAME` is a named benchmark."""
+    """Task, such as countdown; a file of rows with questions and answers (.jsonl, .json, .csv, .parquet); `hf:NAME`, a
+    data set of the hub; `verl:FILE`, a parquet file of verl's; `bench:NAME`, a named benchmark."""
+    grader: str | None = None
+    """What grades the rows of a table: math, exact, contains, choice, code or judge=MODEL@URL; without it their answers
+    decide. Other tasks have their own, which this one replaces."""
     organizations: tuple[str, ...] = ("sequential", "parallel", "asyncthink")
     """Names, or label=name to have one of them twice, with settings of its own (--set)."""
     models: Annotated[tuple[str, ...], arg(metavar="LABEL=MODEL[@URL]")] = ()
@@ -74,10 +77,11 @@ class Eval(Options):
     def __call__(self) -> int:
         if self.resume is None:
             resolved = resolve(self.plan())
-            plan = resolved.plan
-            note(_problems_note(plan))
+            plan, out = resolved.plan, self.out or dated(resolved.plan.task)
+            taken = task_named(plan.task).taken(plan.split)
+            note(taken and f"{self.task}: {taken}", _problems_note(plan))
             note(*(pool_warning(each, plan.limits.capacity) for each in resolved.organizations.values()))
-            return run_main(conduct(resolved, self.out or dated(plan.task)))
+            return run_main(conduct(resolved, out))
         limits: dict[str, Any] = {"max_dollars": self.max_dollars, "max_total_tokens": self.max_total_tokens}
         folder = resumed(self, **limits)
         higher = {name: limit for name, limit in limits.items() if limit is not None}
@@ -87,8 +91,11 @@ class Eval(Options):
 
     def plan(self) -> Evaluation:
         """The plan of the options. UserError for bad input."""
+        grader = self.grader or ""
+        if grader.startswith("judge=") and "@" not in grader and self.url:
+            grader += f"@{self.url}"
         return self.plan_of(
-            required(self.task, "task", "--task TASK"),
+            required(self.task, "task", "--task TASK") + (f"#{grader}" if grader else ""),
             self.organizations,
             self.models,
             n=self.n,

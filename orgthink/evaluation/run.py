@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 from orgthink.engines import Engines
-from orgthink.evaluation.grading import awaits_grade, grade_again, grade_or_keep, grade_safely
+from orgthink.evaluation.grading import awaits_grade, grade_again, grade_safely, graded
 from orgthink.evaluation.plan import Evaluation, PlannedEpisode, Resolved
 from orgthink.measure.usage import Prices, sampled_tokens, spent
 from orgthink.record.episode import Episode, Problem
@@ -149,7 +149,7 @@ async def solve(
         organization, problem, default, roles=roles, limits=plan.limits, watch=watch, approve=approve
     )
     task = task_of(problem)
-    return episode if task is None else grade_or_keep(episode, task)
+    return episode if task is None else await graded(episode, task)
 
 
 def spending(plan: Evaluation, folder: RunFolder, episodes: Iterable[Episode]) -> Spending:

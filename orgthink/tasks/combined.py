@@ -109,7 +109,7 @@ def part_of(name: str) -> tuple[str, tuple[int, int] | None]:
     found = _PART.fullmatch(part) if at else None
     if found is not None:
         return whole, (int(found[1]), int(found[2]))
-    if at and ":" not in whole:
+    if at and ":" not in whole and "#" not in whole:
         raise ValueError(f"{name}: name a part of {whole} as {whole}@0/2 or {whole}@1/2")
     return name, None
 
@@ -130,9 +130,3 @@ class GradedBy(_Derived):
 
     def grade(self, problem: Problem, answer: str) -> Grade:
         return self._grade(problem, answer)
-
-
-def exact(problem: Problem, answer: str) -> Grade:
-    """1 if the answer is the text of `data["answer"]`, ignoring white space at the ends, else 0."""
-    right = "answer" in problem.data and answer.strip() == str(problem.data["answer"]).strip()
-    return Grade(int(right), problem.required)

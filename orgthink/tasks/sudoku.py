@@ -73,7 +73,7 @@ class Sudoku(FileTask):
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         """Puzzles of the three levels in equal shares, in the order of a seeded generator; or the rows of the file."""
-        if self._file is not None:
+        if self._files:
             yield from super().problems(split, seed)
         rng = random.Random(f"{self.name} {split} {seed}")
         while True:

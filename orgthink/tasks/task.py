@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import random
 import zlib
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 from urllib.parse import quote, unquote
 
 from orgthink.grammar.strict_json import DEPTH, is_shallow
@@ -86,6 +86,10 @@ class Task:
         """Whether these can be the data of its problems, in a row of a foreign file."""
         return True
 
+    def taken(self, split: Split) -> str | None:
+        """What was taken from a table of the user: one line, or `None` without a table."""
+        return None
+
 
 class PlainTask(Task):
     """A task from an object with a name, problems and a grader that does not derive from `Task`."""
@@ -157,42 +161,64 @@ class MissingFile(UserError):
 
 
 class FileTask(Task):
-    """A task with the rows of a file as its problems. The file is its own split."""
+    """A task with the rows of files as its problems. A single file is its own split."""
 
     columns: tuple[str, ...]
-    """Columns of the file that are read."""
+    """Columns of the files that are read."""
 
     def __init__(self, file: Path | None = None) -> None:
         """Without a file it only grades."""
-        self._file = file
+        self._files: Mapping[Split, Sequence[Path]] = {} if file is None else of_both(file)
+        self._rows: dict[Split, list[Problem]] = {}
 
-    def of_file(self, file: Path) -> Task:
+    def of_file(self, file: Path) -> Self:
         """The task with the problems of a file."""
-        return type(self)(file)
+        return self.of_files(of_both(file))
+
+    def of_files(self, files: Mapping[Split, Sequence[Path]]) -> Self:
+        """The task with the problems of the files of each split."""
+        task = copy(self)
+        task._files, task._rows = files, {}
+        return task
 
     def read(self, row: Any, place: str) -> Problem | None:
         """The problem of a row; `None` for a row of another task. UserError that begins with `place` for a bad row."""
         raise NotImplementedError
 
-    @cached_property
+    @property
     def rows(self) -> list[Problem]:
-        """All problems of the file. UserError with the file and, for a bad row, its number from 1."""
-        file = self._file
-        if file is None:
+        """All problems of a single file."""
+        return self.rows_of("test")
+
+    def rows_of(self, split: Split) -> list[Problem]:
+        """All problems of a split, read once. UserError with the file and, for a bad row, its number from 1."""
+        if not self._files:
             raise UserError(f"{self.name} needs a file of problems: {self.name}:FILE")
-        if not file.is_file():
-            raise MissingFile(file)
-        found = (self.read(row, f"{file}, row {i}") for i, row in enumerate(read_rows(file, self.columns), 1))
-        problems = [problem for problem in found if problem is not None]
-        if not problems:
-            raise UserError(f"{file} holds no problems of {self.name}")
-        return problems
+        if split not in self._rows:
+            read = (self.read(row, place) for file in self._files[split] for place, row in placed(file, self.columns))
+            self._rows[split] = [problem for problem in read if problem is not None]
+        if not self._rows[split]:
+            raise UserError(f"{', '.join(map(str, self._files[split]))} holds no problems of {self.name}")
+        return self._rows[split]
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
-        """The rows of the file for both splits, without end; in a new order on each pass and for each seed."""
-        rng = random.Random(f"{self.name} {seed}")
+        """The rows of the split, without end; in a new order on each pass and for each seed."""
+        rng, rows = random.Random(f"{self.name} {seed}"), self.rows_of(split)
         while True:
-            yield from rng.sample(self.rows, len(self.rows))
+            yield from rng.sample(rows, len(rows))
+
+
+def of_both(file: Path) -> dict[Split, Sequence[Path]]:
+    """A file that is read for both splits."""
+    return {"train": [file], "test": [file]}
+
+
+def placed(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """The rows of a file, each with its place for messages."""
+    if not file.is_file():
+        raise MissingFile(file)
+    for number, row in enumerate(read_rows(file, columns), 1):
+        yield f"{file}, row {number}", row
 
 
 def require_shallow(problem: Problem, place: str) -> Problem:

@@ -66,7 +66,7 @@ class VerlData(FileTask):
         if next(references(problem.task), None) is not None:  # to look it up would run that code
             raise UserError(f"{place}: its data_source names code, {problem.task}: name what is installed")
         task = self.tasks.get(problem.task)
-        if task is None or not hasattr(task, "grade"):
+        if not isinstance(task, Task):  # it may be a family or a kind of grader
             raise UserError(f"{place}: orgthink has no task {problem.task} to grade it")
         if not task.fits(problem.data):
             raise UserError(f"{place}: its ground truth is none of {problem.task}")

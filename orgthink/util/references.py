@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from orgthink.util.tabular import TABLES
+
 _CODE = r"(?P<module>.+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+):(?P<name>[A-Za-z_]\w*)"
 _REFERENCE = re.compile(_CODE)
 """`file.py:Name` or `package.module:Name`. A module without a dot would look like a task with a file."""
@@ -21,8 +23,11 @@ _FAMILY = re.compile(rf"[a-z][a-z-]*:(?={_CODE})")
 _PREFIX = re.compile(r"[a-z][a-z-]*:(?:[a-z][a-z0-9.-]*:)?")
 """The task before a file of problems: `math:`, `bench:aime25:`."""
 
-_PROBLEMS = re.compile(rf"(?P<task>{_PREFIX.pattern})(?P<file>[^:?@]+)(?P<rest>[?@].*)?")
-"""A task with a file of problems: `math:FILE`, `math:FILE@1/2`."""
+_PROBLEMS = re.compile(rf"(?P<task>{_PREFIX.pattern})?(?P<file>[^:?@]+)(?P<rest>[?@].*)?")
+"""A task with a file of problems: `math:FILE`, `math:FILE@1/2`, or a table alone."""
+
+_FOLDERS = re.compile(r"^[^:]*/(?=[^/:]*\.(?:parquet|jsonl?|csv)\b)")
+"""The folders of a file of rows that is a task by itself."""
 
 _PARTS = re.compile(r"[^+#]+")
 """The parts of a task's name, which may join several tasks and a grader."""
@@ -87,13 +92,14 @@ def _absolute(name: str) -> str:
     if file.endswith((".py", ".toml")) and os.path.isfile(file):  # False for an impossible path
         return f"{Path(file).resolve()}{name[len(file) :]}"
     problems = _PROBLEMS.fullmatch(name)
-    if problems is not None and os.path.exists(problems["file"]):
-        return f"{problems['task']}{Path(problems['file']).resolve()}{problems['rest'] or ''}"
+    if problems and (problems["task"] or problems["file"].endswith(TABLES)) and os.path.exists(problems["file"]):
+        return f"{problems['task'] or ''}{Path(problems['file']).resolve()}{problems['rest'] or ''}"
     return name
 
 
 def short_name(task: str) -> str:
     """A task's name without files and modules: `countdown+Dice` for `countdown+mine.py:Dice`."""
-    named = (_FAMILY.sub("", part, count=1).removeprefix("bench:") for part in task.partition("#")[0].split("+"))
+    bare = (_FAMILY.sub("", part, count=1) for part in task.partition("#")[0].split("+"))
+    named = (_FOLDERS.sub("", part.removeprefix("bench:").removeprefix("hf:")) for part in bare)
     parts = (_REFERENCE.match(part) or part for part in named)
     return "+".join(part.partition(":")[0] if isinstance(part, str) else part["name"] for part in parts)

@@ -15,6 +15,9 @@ from orgthink.util.errors import UserError
 from orgthink.util.extras import needing
 from orgthink.util.files import read_whole
 
+TABLES = (".parquet", ".jsonl", ".json", ".csv")
+"""Suffixes of files of rows."""
+
 
 def read_rows(file: Path, columns: Sequence[str]) -> Iterator[Any]:
     """The rows of a file: `.parquet` (only these columns, in any case), `.csv`, JSON lines or a JSON list.

@@ -9,11 +9,11 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
-from functools import partial
+from functools import cache, partial
 from typing import Any, ParamSpec, TypeVar
 
 from orgthink.util.terminal import error_text
@@ -124,6 +124,19 @@ def given_up() -> bool:
     """Whether the caller of this thread's work was cancelled."""
     over = _given_up.get()
     return over is not None and over.is_set()
+
+
+@cache
+def _background() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    return loop
+
+
+def waited(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine, for graders: they are plain functions. It runs on one event loop of this process, in a
+    thread, and the caller blocks."""
+    return asyncio.run_coroutine_threadsafe(work, _background()).result()
 
 
 def cores() -> int:

@@ -82,9 +82,9 @@ def test_each_file_format_is_read(tmp_path, form):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"problem": "1 + 1?", "answer": "2"}\n{"problem": "2 + 2?"}', "row 2: answer or target is missing"),
-        ('{"problem": "1 + 1?", "answer": null}', "row 1: answer or target is missing"),
-        ('[{"answer": "2"}]', "row 1: problem or question or prompt is missing: the row has answer"),
+        ('{"problem": "1 + 1?", "answer": "2"}\n{"problem": "2 + 2?"}', "row 2: no column with the answer"),
+        ('{"problem": "1 + 1?", "answer": null}', "row 1: no column with the answer"),
+        ('[{"answer": "2"}]', "row 1: no column with the question (problem, question, prompt): the row has answer"),
         ('{"problem": "1 + 1?", "answer": "2"}\n{torn', "row 2: not JSON"),
         ("[1]", "row 1: not an object"),
         ("", "holds no problems"),

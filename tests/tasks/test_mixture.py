@@ -89,7 +89,7 @@ def test_names_and_files(tmp_path):
         ("sudoku+math+sudoku", "names a task twice"),
         ("sudoku+countdown:file", "the task countdown takes no file"),
         ("math:file+sudoku", "no file of problems at file"),
-        ("math:a+b.jsonl", "unknown task 'b.jsonl'"),
+        ("math:a+b.jsonl", "no file of problems at b.jsonl"),
     ],
 )
 def test_a_mixture_that_cannot_be_is_one_line(name, words):

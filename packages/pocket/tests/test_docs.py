@@ -101,7 +101,7 @@ def understood(words: list[str]) -> None:
             verb.plan()
         except UserError as error:
             if not re.search(
-                "needs its rows|no file of problems|problems.jsonl, row 1", str(error)
+                "needs its rows|not in the hub's cache|no file of problems|problems.jsonl, row 1", str(error)
             ):  # data that is not on this machine
                 raise
     elif isinstance(verb, RunCommand):

@@ -1,0 +1,185 @@
+"""Problems from tables with the columns that people have: a question and an answer in each row, and a grader by name.
+
+Subclasses of `RowTask` are the graders. Which one a file needs is guessed from its first rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from itertools import islice
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from orgthink.grammar.solution import final_result
+from orgthink.record.episode import Grade, Problem
+from orgthink.tasks.columns import ANSWERS, OTHERS, QUESTIONS, TESTS, first, recognise
+from orgthink.tasks.math_guard import extract, literal
+from orgthink.tasks.task import FileTask, Solution, Split, placed, require_shallow
+from orgthink.util.errors import UserError
+
+SEEN = 100
+"""Rows from which the grader is guessed."""
+LONGEST = 100
+"""Characters of an answer that a result can be expected to equal."""
+LETTERS = "ABCDEFGHIJ"
+"""Options of a multiple-choice question."""
+_MARKS = re.compile(r"\\(?:text(?:bf)?|math(?:rm|bf))|[*`$_{}]")
+_LETTER = re.compile(r"(?:[Oo]ption )?[(\[]?(?P<letter>[A-J])[)\].:]*(?:\s(?P<option>.*))?", re.DOTALL)
+_DECLARED = re.compile(
+    r"\b[Aa]nswer(?: is|:)[ :]*(?:[Oo]ption )?\(?([A-J])\b(?!\)?\s*(?:,|/|and|or)\s*\(?[A-J]\b)"
+    r"(?!'| (?!because|since|as)[a-z])"
+)
+"""`The answer is B`, and neither `B or C` nor `a matter of taste`."""
+
+
+class RowTask(FileTask):
+    """Problems of rows. Grading needs no file, because the problem contains its answer."""
+
+    form = ""
+    """How the answer is written: a paragraph below the question."""
+    needs = "answer"
+    """Entry of the data that the grader needs."""
+    columns = (*QUESTIONS, *ANSWERS, *OTHERS)
+
+    def read(self, row: Any, place: str) -> Problem:
+        try:
+            question, answer = columns_of(row)
+            return require_shallow(self.problem(text_of(row[question]), row[answer], row), place)
+        except ValueError as error:
+            raise UserError(f"{place}: {error}") from None
+
+    def problem(self, text: str, answer: Any, row: Mapping[str, Any] | None = None) -> Problem:
+        """The problem of a question and its answer. ValueError if no answer to it could be graded."""
+        question, data = self.parts(text, answer, row or {})
+        return Problem(
+            id=f"{self.name.partition('=')[0]}/{hashlib.sha256(question.encode('utf-8', 'replace')).hexdigest()[:12]}",
+            task=self.name,
+            text="\n\n".join(filter(None, (question, self.form))),
+            data=data,
+            answer_form=self.form,
+        )
+
+    def parts(self, text: str, answer: Any, row: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The question, and the data that the grader needs: the answer, or what follows `####` in it, as in GSM8K."""
+        written = text_of(answer)
+        return text, {"answer": written.rpartition("####")[2].strip() or written}
+
+    def fits(self, data: Mapping[str, Any]) -> bool:
+        return bool(text_of(data.get(self.needs)))
+
+    def taken(self, split: Split) -> str:
+        question, answer = columns_of(next(placed(self._files[split][0], self.columns))[1])
+        count = f"{len(self.rows_of(split)):,} problems"
+        return f'{count} from column "{question}", answers from "{answer}", grader {self.name}'
+
+
+class Exact(RowTask):
+    """`exact:FILE`: the result is the text of the row's answer."""
+
+    name = "exact"
+    form = "End with a line `Answer: …` that holds the answer and nothing else."
+
+    def grade(self, problem: Problem, answer: str) -> Grade:
+        """1 if the answer, or its result, is the text of `data["answer"]`, ignoring white space at the ends, else 0."""
+        result, right = final_result(answer), text_of(problem.data.get("answer"))
+        return Grade(int(bool(right) and right in (answer.strip(), result, result.strip("*_` "))), problem.required)
+
+    def solutions(self, problem: Problem, answer: str) -> list[Solution]:
+        return super().solutions(problem, final_result(answer).strip("*_` "))
+
+
+class Contains(RowTask):
+    """`contains:FILE`: the text of the row's answer occurs, ignoring case. Lists of guesses pass, too."""
+
+    name = "contains"
+
+    def grade(self, problem: Problem, answer: str) -> Grade:
+        """1 if the answer has the right text between ends of words, else 0."""
+        right = text_of(problem.data.get("answer"))
+        found = right and re.search(rf"(?<!\w){re.escape(right)}(?!\w)", answer, re.IGNORECASE)
+        return Grade(int(bool(found)), problem.required)
+
+
+class Choice(RowTask):
+    """`choice:FILE`: the letter of the right option. Another result, such as two letters, is wrong."""
+
+    name = "choice"
+    form = "Put the letter of the right option alone in \\boxed{}."
+
+    def parts(self, text: str, answer: Any, row: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The question with its options. ValueError for an answer that is neither the number, from 0, nor the letter,
+        nor the text of one option."""
+        options = row.get(first(OTHERS[:2], row) or "", [])
+        options = json.loads(options) if isinstance(options, str) else options  # a CSV file
+        options = [*map(text_of, options["text"] if isinstance(options, Mapping) else options)]  # `text` is ARC's
+        names, given = options or [*LETTERS], text_of(answer)
+        places = {i for i, both in enumerate(zip(LETTERS, names, strict=False)) if given in both}
+        places = {answer} if isinstance(answer, int) else places
+        if len(places) != 1 or not places <= {*range(len(names))} or len(names) > len(LETTERS):
+            raise ValueError(f"its answer {given[:40]!r} is not one of its options, of which there are {len(names)}")
+        lines = [f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=False)]
+        return "\n".join([text, *lines]), {"answer": LETTERS[places.pop()], "options": options}
+
+    def grade(self, problem: Problem, answer: str) -> Grade:
+        """1 if the result is the letter of the right option, else 0."""
+        given = [solution.identity for solution in self.solutions(problem, answer)]
+        return Grade(int(given == [problem.data.get("answer")]), problem.required)
+
+    def solutions(self, problem: Problem, answer: str) -> list[Solution]:
+        """The letter of the result, which its option may follow; without a marked result the last `the answer is B`."""
+        result, letter = final_result(answer), ""
+        if found := _LETTER.fullmatch(_MARKS.sub("", result).strip(" .\n")):
+            letter, option = found["letter"], (found["option"] or "").strip()
+            options = dict[str, str](zip(LETTERS, problem.data.get("options", ()), strict=False))
+            letter = letter if option in ("", options.get(letter, "").strip(" .")) else ""
+        elif result == answer.strip():
+            letter = next(reversed(_DECLARED.findall(_MARKS.sub("", answer))), "")
+        return super().solutions(problem, letter)
+
+
+EXACT, CONTAINS, CHOICE = Exact(), Contains(), Choice()
+
+
+def columns_of(row: Any) -> tuple[str, str]:
+    """The columns of a row that hold its question and its answer. UserError without one of them."""
+    if not isinstance(row, Mapping):
+        raise UserError("not an object with a question and an answer")
+    return recognise(name for name, value in row.items() if text_of(value))
+
+
+def text_of(value: Any) -> str:
+    """The text of a value, numbers in plain digits: `0.00001` of 1e-05. Lists are JSON; other values have no text."""
+    if isinstance(value, float):
+        return format(Decimal(repr(value)), "f") if isfinite(value) else ""
+    if isinstance(value, list) and value:
+        return json.dumps(value, default=str)
+    return str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+
+
+def guessed(file: Path) -> str:
+    """The grader that the first rows of a file ask for. UserError if no result could equal their answers."""
+    rows = [row for _, row in islice(placed(file, RowTask.columns), SEEN) if isinstance(row, Mapping)]
+    try:
+        _, column = columns_of(rows[0] if rows else {})
+    except UserError as error:
+        raise UserError(f"{file}, row 1: {error}") from None
+    answers = [text for row in rows if (text := text_of(row.get(column)))]
+    if first(OTHERS[:2], rows[0]) or {*answers} <= {*LETTERS}:
+        return "choice"
+    if first(("test_list", "entry_point"), rows[0]) or column in TESTS:
+        return "code"
+    if 2 * sum(map(_is_mathematical, answers)) >= len(answers):
+        return "math"
+    if 2 * sum(len(answer) > LONGEST for answer in answers) > len(answers):
+        raise UserError(f"{file}: its answers are long: choose --grader judge=MODEL@URL, contains or exact")
+    return "exact"
+
+
+def _is_mathematical(answer: str) -> bool:
+    """Whether an answer is a number, has LaTeX, or ends with GSM8K's mark of a number."""
+    return bool(re.search(r"\\[a-z]|\$|####", answer)) or literal(extract(answer)) is not None
