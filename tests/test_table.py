@@ -60,6 +60,17 @@ def test_several_samples_of_a_problem_show_pass_at_k() -> None:
     assert not any("pass@" in name for name in rows_of(ALONE, UNKNOWN)["alone"])
 
 
+def test_several_samples_show_maj_at_k_where_answers_can_be_counted() -> None:
+    samples = [
+        replace(ALONE, id=f"p|alone|{n}", sample=n, answer=a, grade=Grade(int(a == "5"), 1))
+        for n, a in enumerate("565")
+    ]
+    rows = rows_of(*samples, UNKNOWN)
+    assert rows["alone"]["maj@3 %"].startswith("100 [") and rows["unknown"]["maj@3 %"] == "–"
+    several = [replace(one, problem=replace(one.problem, required=2), grade=Grade(2, 2)) for one in samples]
+    assert not any("maj@" in name for name in rows_of(*several)["alone"])
+
+
 def test_attempts_without_a_grade_are_shown_as_soon_as_there_are_any() -> None:
     failed = replace(ALONE, id="p|alone|1", sample=1, grade=None)
     rows = rows_of(ALONE, failed, UNKNOWN)

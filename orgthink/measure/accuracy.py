@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from math import comb
 
 from orgthink.record.episode import Episode, FormatError, StopReason, Trace
+from orgthink.tasks.vote import winner
 from orgthink.util.errors import ErrorKind
+from orgthink.util.registry import registered_only
 
 _STOPS = {
     StopReason.FORMAT: ErrorKind.PROTOCOL,
@@ -53,6 +56,22 @@ def pass_at_k(samples: Sequence[Episode], k: int) -> float | None:
     graded = [episode.grade.all_correct for episode in samples if episode.grade is not None]
     n, c = len(graded), sum(graded)
     return 1 - comb(n - c, k) / comb(n, k) if n >= k else None
+
+
+def maj_at_k(samples: Sequence[Episode], k: int) -> float | None:
+    """maj@k: whether the most frequent answer of the first k samples is all correct, as a vote counts them, 0 without
+    any answer.
+
+    `None` if fewer than k are graded, for problems that ask for several solutions, and where answers are compared by
+    running programs.
+    """
+    graded = [episode for episode in samples if episode.grade is not None][:k]
+    if len(graded) < k or any(episode.problem.required > 1 for episode in graded):
+        return None
+    with registered_only(), suppress(Exception):  # the task may be a plug-in's
+        place = winner(graded[0].problem, [episode.answer or "" for episode in graded])
+        return float(place is not None and bool(all_correct(graded[place])))
+    return None
 
 
 def error_kinds(episode: Episode) -> frozenset[ErrorKind]:

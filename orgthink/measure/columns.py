@@ -125,6 +125,9 @@ def _samples(rows: Sequence[Row]) -> Iterator[Column]:
     for k in sorted({row["k"] for row in rows if "k" in row}):
         meaning = f"Chance that at least one of {k} samples of a problem is all correct."
         yield Column(f"pass@{k}", f"pass@{k}", "%", meaning, Better.HIGHER, path=("pass_at_k",), k=k)
+        if any(row.get("k") == k and row.get("maj_at_k", NONE)["mean"] is not None for row in rows):
+            meaning = f"Problems whose most frequent answer of {k} samples is all correct."
+            yield Column(f"maj@{k}", f"maj@{k}", "%", meaning, Better.HIGHER, path=("maj_at_k",), k=k)
 
 
 def _solutions(rows: Sequence[Row]) -> Iterator[Column]:

@@ -16,6 +16,7 @@ from orgthink.measure.accuracy import (
     error_kinds,
     failed,
     has_format_error,
+    maj_at_k,
     pass_at_k,
     was_truncated,
 )
@@ -99,7 +100,8 @@ def summarise(
 
     - `errors` is the share of episodes in which an engine or a tool failed. `error_kinds` has the share with each kind
       of error, `ungraded` the number of episodes without a grade, and `usage` the consumption of each role.
-    - With k > 1 samples per problem: `k`, `avg_at_k` (equal to `all_correct`) and `pass_at_k`, whose n counts problems.
+    - With k > 1 samples per problem: `k`, `avg_at_k` (equal to `all_correct`), `pass_at_k` and `maj_at_k`, whose n
+      counts problems.
     - With a solver: `solver_correct`. With a known cost: `cost_units`.
     - `forked` is the share of episodes in which a model forked. With several tasks: `by_task` has accuracy, critical
       path and forks of each, by its name.
@@ -158,16 +160,18 @@ def _summary(episodes: Sequence[Episode], own: Mapping[str, Measure], prices: Pr
 
 
 def _of_several(episodes: Sequence[Episode]) -> dict[str, Any]:
-    """avg@k and pass@k for k > 1 samples per problem. A problem with fewer than k graded samples has no pass@k."""
+    """avg@k, pass@k and maj@k for k > 1 samples per problem. A problem with fewer than k graded samples has only the
+    first one."""
     samples: defaultdict[str, list[Episode]] = defaultdict(list)
     for episode in episodes:
         samples[episode.problem.id].append(episode)
     k = max(map(len, samples.values()))
     if k == 1:
         return {}
-    passed = ((problem, pass_at_k(attempts, k)) for problem, attempts in samples.items())
-    averaged = _values(episodes, all_correct)
-    return {"k": k, "avg_at_k": asdict(proportion(averaged)), "pass_at_k": asdict(proportion(passed))}
+    every, averaged = samples.items(), proportion(_values(episodes, all_correct))
+    passed = proportion((problem, pass_at_k(attempts, k)) for problem, attempts in every)
+    voted = proportion((problem, maj_at_k(attempts, k)) for problem, attempts in every)
+    return {"k": k, "avg_at_k": asdict(averaged), "pass_at_k": asdict(passed), "maj_at_k": asdict(voted)}
 
 
 def _by_task(episodes: Sequence[Episode]) -> dict[str, Any]:

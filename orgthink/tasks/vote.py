@@ -47,6 +47,13 @@ def vote(problem: Problem, answers: Sequence[str]) -> str | None:
     return "\n".join(winners) if winners else None
 
 
+def winner(problem: Problem, answers: Sequence[str]) -> int | None:
+    """The place of the first answer that has the most frequent solution; `None` if no answer has any."""
+    ballots = [_ballot(problem, answer) for answer in answers]
+    votes = Counter(identity for ballot in ballots for identity in ballot).most_common(1)
+    return next((place for place, ballot in enumerate(ballots) if votes[0][0] in ballot), None) if votes else None
+
+
 async def prepared(problem: Problem, answer: str | None) -> str | None:
     """The answer, once a thread has read what it votes for: that must not hold up the event loop in the vote."""
     if answer is not None:

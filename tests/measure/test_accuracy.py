@@ -1,13 +1,16 @@
-"""Grades to numbers: None stays None, a failed answer is wrong, pass@k is unbiased."""
+"""Grades to numbers: None stays None, a failed answer is wrong, pass@k is unbiased, maj@k is the grade of the vote."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
 
-from orgthink.measure.accuracy import all_correct, at_least, pass_at_k
+from orgthink.measure.accuracy import all_correct, at_least, maj_at_k, pass_at_k
 from orgthink.record.episode import Episode, Grade, Problem, StopReason, Trace
+from orgthink.tasks import vote
+from orgthink.util.registry import require_trust
 
 
 def graded(correct: int | None, required: int = 4, *, stop: StopReason = StopReason.DONE) -> Episode:
@@ -39,3 +42,44 @@ def test_pass_at_k_needs_k_graded_samples() -> None:
     assert pass_at_k([graded(1, 1), graded(None, 1)], 2) is None
     with pytest.raises(ValueError, match="k is 0"):
         pass_at_k([graded(1, 1)], 0)
+
+
+def answered(*answers: str | None, right: str = "5", required: int = 1) -> list[Episode]:
+    """Samples with these answers; `?` has no grade."""
+    return [
+        replace(graded(None if answer == "?" else int(answer is not None and right in answer), required), answer=answer)
+        for answer in answers
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answers", "voted"),
+    [
+        (("5", "6", "5"), 1),
+        (("6", "5", "6"), 0),
+        (("5", "\\boxed{5}", "5.0", "6"), 1),
+        (("6", "6", "5", "5"), 0),  # ties go to the first one, as in a vote
+        (("5", "5", "6", "6"), 1),
+        ((None, None, "5"), 1),
+        ((None, None), 0),
+        (("", "", "5"), 1),
+    ],
+)
+def test_maj_at_k_is_the_grade_of_the_most_frequent_answer(answers, voted) -> None:
+    assert maj_at_k(answered(*answers), len(answers)) == voted
+
+
+def test_maj_at_k_is_unknown_without_k_grades_and_for_several_solutions() -> None:
+    assert maj_at_k(answered("5", "?"), 2) is None
+    assert maj_at_k(answered("5", "5", required=2), 2) is None
+
+
+def test_maj_at_k_runs_no_program_and_survives_a_task_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(problem: Problem, answer: str) -> None:
+        require_trust("the program in an answer")
+        raise AssertionError("it ran")
+
+    monkeypatch.setattr(vote, "_solutions", fails)
+    assert maj_at_k(answered("a program", "another program"), 2) is None
+    monkeypatch.setattr(vote, "_solutions", lambda problem, answer: 1 / 0)
+    assert maj_at_k(answered("a new program", "another new program"), 2) is None

@@ -84,7 +84,8 @@ def test_samples_of_a_problem_are_averaged_and_one_of_them_may_pass() -> None:
     assert ours["avg_at_k"] == ours["all_correct"], "one number has one interval"
     assert (ours["pass_at_k"]["mean"], ours["pass_at_k"]["n"]) == (pytest.approx(2 / 3), 3)
     assert 0 < ours["pass_at_k"]["low"] < 2 / 3 < ours["pass_at_k"]["high"] < 1
-    assert not {"k", "avg_at_k", "pass_at_k"} & summarise(EPISODES)["asyncthink"].keys()
+    assert ours["maj_at_k"] == {"mean": None, "low": None, "high": None, "n": 0}, "they ask for several solutions"
+    assert not {"k", "avg_at_k", "pass_at_k", "maj_at_k"} & summarise(EPISODES)["asyncthink"].keys()
 
 
 def test_every_measure_has_a_mean_an_interval_and_n() -> None:
