@@ -6,7 +6,7 @@ import threading
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from tyro.conf import arg
 
@@ -25,6 +25,7 @@ from orgthink.cli.running import (
 )
 from orgthink.cli.table import conditions, print_table
 from orgthink.evaluation.compatibility import pool_warning
+from orgthink.evaluation.matching import matched
 from orgthink.evaluation.plan import Evaluation, Resolved, resolve
 from orgthink.evaluation.run import evaluate, opened, require_planned, spending
 from orgthink.record.episode import Episode
@@ -69,6 +70,9 @@ class Eval(Options):
     higher limit."""
     max_total_tokens: int | None = None
     """Tokens that all episodes together may sample, in the same way."""
+    match: Literal["tokens", "path"] | None = None
+    """Choose the votes or the max_tokens of each further organization so that its mean tokens, or its mean critical
+    path, agree with those of the first one, on problems that are not evaluated."""
     out: Path | None = None
     """New run folder; without it one under runs/, named after the task and the time."""
     resume: Path | None = None
@@ -81,6 +85,12 @@ class Eval(Options):
             taken = task_named(plan.task).taken(plan.split)
             note(taken and f"{self.task}: {taken}", _problems_note(plan))
             note(*(pool_warning(each, plan.limits.capacity) for each in resolved.organizations.values()))
+            if self.match is not None:
+                require_vacant(out)
+                note(f"settings for equal {self.match} are chosen on other problems, in {out}-development")
+                plan = run_main(matched(plan, self.match, out.with_name(f"{out.name}-development")))
+                note(*(f"{label}: {how}" for label, how in plan.matched.items()))
+                resolved = resolve(plan)
             return run_main(conduct(resolved, out))
         limits: dict[str, Any] = {"max_dollars": self.max_dollars, "max_total_tokens": self.max_total_tokens}
         folder = resumed(self, **limits)

@@ -82,7 +82,7 @@ def conditions(folder: RunFolder) -> dict[str, str]:
         found |= {"score": f"avg@{plan.samples}", "template": plan.template}
     roles = {f"model of {name}": str(role.engine.model) for name, role in plan.roles.items()}
     own = {f"{label}'s model": str(spec.engine.model) for label, spec in plan.organizations.items() if spec.engine}
-    return found | roles | own | made
+    return found | roles | own | {f"{label} with": how for label, how in plan.matched.items()} | made
 
 
 def _bill(summary: Mapping[str, Mapping[str, Any]]) -> str:

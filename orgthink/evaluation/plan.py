@@ -85,6 +85,8 @@ class Evaluation:
     """Tokens that all episodes together may sample."""
     template: str | None = None
     """Prompt template of a benchmark's convention; `None` without one."""
+    matched: dict[str, str] = field(default_factory=dict)
+    """What was chosen for each baseline so that its mean agrees with the first organization's, by label."""
 
     def __post_init__(self) -> None:
         if self.max_dollars is not None and not self.prices:
@@ -95,6 +97,13 @@ class Evaluation:
                 raise ValueError(f"a limit on what is spent must be above 0, and not {most:g}")
         for sampling in (self.sampling, *(role.sampling for role in self.roles.values())):
             require_sampling(sampling)
+
+    def budget_of(self, label: str) -> tuple[Sampling, Limits]:
+        """The sampling and the limits of an organization."""
+        if (most := self.organizations[label].max_tokens) is None:
+            return self.sampling, self.limits
+        total = None if self.limits.max_tokens is None else most
+        return replace(self.sampling, max_tokens=most), replace(self.limits, max_tokens=total)
 
     @property
     def engines(self) -> list[EngineSpec]:

@@ -127,7 +127,7 @@ async def open_plan(plan: Evaluation, engines: Engines) -> Evaluation:
 async def backings(plan: Evaluation, engines: Engines) -> tuple[Backing, dict[str, Backing], dict[str, Backing]]:
     """Engine and sampling of the plan, of each organization with an engine of its own, and of each role."""
     own = {
-        label: Backing(await engines.get(spec.engine or plan.engine), plan.sampling)
+        label: Backing(await engines.get(spec.engine or plan.engine), plan.budget_of(label)[0])
         for label, spec in plan.organizations.items()
     }
     roles = {name: Backing(await engines.get(role.engine), role.sampling) for name, role in plan.roles.items()}
@@ -192,7 +192,7 @@ async def evaluate(
                     problem,
                     own[organization.name],
                     roles=roles,
-                    limits=plan.limits,
+                    limits=plan.budget_of(organization.name)[1],
                     sample=sample,
                     broken=broken.append,
                 )

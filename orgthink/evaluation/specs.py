@@ -34,6 +34,8 @@ class OrganizationSpec:
     """Its fields. A missing field has its default."""
     engine: EngineSpec | None = None
     """Engine of its agents; `None`: the evaluation's."""
+    max_tokens: int | None = None
+    """Tokens that each of its agents may sample; `None`: as in the evaluation."""
 
     @property
     def label(self) -> str:
