@@ -30,7 +30,9 @@ NEW_OBJECTS = 20_000
 700, the collector takes half of the time of 10,000 agents."""
 
 
-SEVERAL = ("--organizations", "--models", "--set", "--roles", "--sampling", "--assume", "--cluster", "--only")
+SEVERAL = (
+    "--organizations", "--models", "--set", "--roles", "--sampling", "--template", "--assume", "--cluster", "--only",
+)  # fmt: skip
 """Options with several values: `--set A=1 --set B=2` is `--set A=1 B=2`."""
 
 ELSEWHERE = {

@@ -5,8 +5,11 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+from tyro.conf import arg
+
+from orgthink.cli.options import by_role
 from orgthink.cli.running import (
     exit_code,
     interruptible,
@@ -49,6 +52,9 @@ class Synth:
     url: str | None = None
     """Base URL of an OpenAI-compatible server; without it OPENAI_BASE_URL serves models that are not on this
     machine. OPENAI_API_KEY is sent along."""
+    template: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
+    """Arguments of the teacher's chat template, such as enable_thinking=false. A server gets them as
+    `chat_template_kwargs`."""
     capacity: int = 2
     """c: agents that may decode at once, the organizer included."""
     prompts: str | None = None
@@ -101,17 +107,20 @@ class Synth:
         from orgthink.training.coldstart.teachers import program_of
 
         named = self.model is not None or self.url is not None
-        if self.teacher == "program" and named:
-            raise UserError("--teacher program needs no model: leave --model and --url out")
+        if self.teacher == "program" and (named or self.template):
+            raise UserError("--teacher program needs no model: leave --model, --url and --template out")
         if self.teacher == "model" and not named:
             raise UserError("no teacher: name a model with --model or --url, or take --teacher program")
         task = required(self.task, "task", "--task TASK")
+        templates = by_role(self.template, "--template", "NAME=VALUE")
+        for role in templates.keys() - {""}:
+            raise UserError(f"--template {role}.…: there is one teacher: write NAME=VALUE")
         style = self.prompts or (program_of(task).prompts if self.teacher == "program" else "paper")
         with user_input():
             plan = Synthesis(
                 task=task,
                 n=self.n,
-                teacher=engine_spec(self.model, self.url) if named else None,
+                teacher=engine_spec(self.model, self.url, template=templates.get("")) if named else None,
                 capacity=self.capacity,
                 prompts=style,
                 correct_only=self.correct_only,

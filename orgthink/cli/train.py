@@ -60,6 +60,9 @@ class Train:
     settings are verl's own."""
     out: Path | None = None
     """New run folder; without it runs/RECIPE."""
+    go_on: bool = False
+    """If this training has begun in its run folder, go on with it; if it has ended, do nothing: for scripts that are
+    called again."""
     dry_run: bool = False
     """Train nothing: check the settings, and print them and their consequences as JSON; with `--backend verl` also
     verl's settings and the memory of each part. It fails where the run would fail before a GPU is used."""
@@ -87,10 +90,15 @@ class Train:
             recipe = required(self.recipe, "recipe", "RECIPE")
             training, path = recipes.Training(recipe, self._job(recipe)), self.out or recipes.folder_of(recipe)
             if self.dry_run:
-                return _look_ahead(training, path, place)
+                return _look_ahead(training, path, place, self.go_on)
             if place is not None:
                 launch.require(training.job, place)
-            folder = recipes.start(training, path)
+            begun = recipes.held(training, path) if self.go_on else None
+            last = path / "checkpoints" / f"step-{training.job.steps:06d}"
+            if begun is not None and last.is_dir():
+                show(f"{path} has ended: its last checkpoint is {last}")
+                return 0
+            folder = begun or recipes.start(training, path)
         if place is not None:
             show(f"the model is in {launch.run(folder, place)}")
             return 0
@@ -130,13 +138,14 @@ class Train:
             return recipes.adjusted(job, recipes.with_whole_paths(own), (*settings, *self.set))
 
 
-def _look_ahead(training: Training, path: Path, place: Placement | None) -> int:
+def _look_ahead(training: Training, path: Path, place: Placement | None, go_on: bool) -> int:
     """Print what a run would do, and what it still needs. UserError for bad settings."""
     from orgthink.training.recipes.registry import is_unused, outlook, unnamed
 
     verl = {} if place is None else _on_verl(training, path, place)
     needs = unnamed(training.job)
-    require_vacant(path, overwrite=is_unused(path))
+    if not go_on:
+        require_vacant(path, overwrite=is_unused(path))
     run = {"recipe": training.recipe, "backend": "embedded" if place is None else "verl", "out": str(path)}
     seen = {**run, "unnamed": needs, **verl, **outlook(training.job)}
     show(json.dumps(seen, indent=2, ensure_ascii=False))

@@ -191,12 +191,13 @@ class FileTask(Task):
         return self.rows_of("test")
 
     def rows_of(self, split: Split) -> list[Problem]:
-        """All problems of a split, read once. UserError with the file and, for a bad row, its number from 1."""
+        """All problems of a split, read once; one that is there several times counts once. UserError with the file and,
+        for a bad row, its number from 1."""
         if not self._files:
             raise UserError(f"{self.name} needs a file of problems: {self.name}:FILE")
         if split not in self._rows:
             read = (self.read(row, place) for file in self._files[split] for place, row in placed(file, self.columns))
-            self._rows[split] = [problem for problem in read if problem is not None]
+            self._rows[split] = list({problem.id: problem for problem in read if problem is not None}.values())
         if not self._rows[split]:
             raise UserError(f"{', '.join(map(str, self._files[split]))} holds no problems of {self.name}")
         return self._rows[split]

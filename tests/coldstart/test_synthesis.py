@@ -207,11 +207,13 @@ async def test_a_teacher_behind_a_real_server(tmp_path: Path):
     ]
     async with loopback(*plays) as server:
         asked = ("--task", TASK, "--n", 4, "--url", server.url, "--out", "run")
-        code, out, err = await command(*asked, on=tmp_path)
+        code, out, err = await command(*asked, "--template", "enable_thinking=false", on=tmp_path)
         assert code == 1
         assert "dropped      1  MALFORMED_TAG" in out
         assert "1 of 4 requests failed" in err and "go on with: orgthink synth --resume run" in err
         assert [exchange.body["max_tokens"] for exchange in server.exchanges] == [4096] * 4
+        told = [exchange.body["chat_template_kwargs"] for exchange in server.exchanges]
+        assert told == [{"enable_thinking": False}] * 4
         server.plays.append((three.text, says(right(plan, three))))
         assert (await command("--resume", "run", on=tmp_path))[0] == 0
         assert len(server.exchanges) == 5

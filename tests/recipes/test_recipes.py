@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -65,6 +66,32 @@ def test_a_run_that_failed_before_its_first_step_can_be_begun_again(tmp_path, pa
     assert main([*command, "1"]) == 0
     capsys.readouterr()
     assert "already holds a run" in complaint([*command[1:], "2"], capsys)
+
+
+def test_the_same_command_goes_on_with_what_it_began(tmp_path, pairs, capsys):
+    run = tmp_path / "run"
+    command = ["asyncthink-sft", *MODEL, "--pairs", str(pairs), "--out", str(run), "--steps", "3", "--go-on"]
+    command += ["--set", "save_every=1", "keep=none"]
+
+    def metrics():
+        lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+        return [{**line, "seconds": 0} for line in lines]
+
+    assert main(["train", *command]) == 0, "a new folder"
+    whole, files = metrics(), sorted(run.rglob("*"))
+    times = [file.stat().st_mtime_ns for file in files]
+    capsys.readouterr()
+    assert main(["train", *command]) == 0
+    assert "has ended" in capsys.readouterr().out
+    assert [file.stat().st_mtime_ns for file in sorted(run.rglob("*"))] == times, "nothing is left to do"
+    for step in (2, 3):  # as after a crash in the second step
+        shutil.rmtree(run / "checkpoints" / f"step-{step:06d}")
+    assert main(["train", *command, "--dry-run"]) == 0
+    assert main(["train", *command]) == 0
+    assert "continuing from step 1" in capsys.readouterr().err and metrics() == whole
+    assert f"{run} holds a run of other settings" in complaint([*command, "seed=1"], capsys)
+    assert "already holds a run" in complaint([word for word in command if word != "--go-on"], capsys)
+    assert metrics() == whole
 
 
 def test_pairs_that_are_too_long_are_left_out(tmp_path, pairs, capsys):

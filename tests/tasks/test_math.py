@@ -36,6 +36,17 @@ def test_a_file_is_a_task():
     assert all(TASKS[problem.task].grade(problem, problem.data["answer"]).all_correct for problem in problems)
 
 
+def test_copies_of_a_row_are_one_problem(tmp_path):
+    """DAPO's file has each problem a hundred times: no step may draw two of them, and no copy lies in another part."""
+    rows = [{"problem": f"{n} + 1?", "answer": n + 1} for n in range(8)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows * 5)))
+    task = task_named(f"math:{tmp_path / 'rows.jsonl'}")
+    assert len({problem.id for problem in islice(task.problems("train", 0), 8)}) == 8
+    parts = [task_named(f"{task.name}:{tmp_path / 'rows.jsonl'}@{i}/2") for i in range(2)]
+    drawn = [{problem.id for problem in islice(part.problems("train", 0), 40)} for part in parts]
+    assert not drawn[0] & drawn[1] and len(drawn[0] | drawn[1]) == 8
+
+
 def test_without_math_verify_no_problem_is_drawn_and_no_answer_is_lost(monkeypatch, tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text('{"problem": "What is it?", "answer": "x+1"}')

@@ -14,6 +14,7 @@ from orgthink.tasks.task import MissingFile
 from orgthink.training.recipes.adjust import put
 from orgthink.training.recipes.jobs import Job, Reinforced, Report
 from orgthink.util.errors import UserError
+from orgthink.util.references import absolute
 from orgthink.util.registry import Registry, made
 from orgthink.util.settings import class_by_kind, lacks, plain, typed
 
@@ -160,6 +161,16 @@ def is_unused(path: Path) -> bool:
         if not (nothing or entry.name in ("config.json", *_NOTES) or entry.name.startswith(".")):
             return False
     return RunFolder.open(path).config["kind"] == "train"
+
+
+def held(training: Training, path: Path) -> RunFolder | None:
+    """The run folder at a path, if this training has begun there; `None` if none has. UserError for another one."""
+    if not (path / "config.json").is_file() or is_unused(path):
+        return None
+    folder = RunFolder.open(path)
+    if absolute(plain(training_of(folder))) != absolute(plain(training)):
+        raise UserError(f"{path} holds a run of other settings: move it away, or choose another folder")
+    return folder
 
 
 def training_of(folder: RunFolder) -> Training:

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from orgthink.record.folder import RunFolder
 from orgthink.util.errors import UserError
-from orgthink.util.references import absolute
-from orgthink.util.settings import plain
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import reason, show
 from orgthink_arena.contest.config import MODEL, Arena, Method, Preparation, Run
@@ -63,14 +61,12 @@ def prepare(out: Path, arena: Arena, name: str, seed: int) -> Prepared:
 
     UserError if the folder holds a run of another recipe or of other settings, and the errors of the job.
     """
-    from orgthink.training.recipes.registry import start, training_of
+    from orgthink.training.recipes.registry import held, start
 
     path, preparation = folder_of(out, arena, name, seed), arena.preparations[name]
     after = None if preparation.after is None else prepare(out, arena, preparation.after, seed).result
     wanted = training(preparation, seed, after)
-    folder = RunFolder.open(path) if (path / "config.json").is_file() else start(wanted, path)
-    if absolute(plain(training_of(folder))) != absolute(plain(wanted)):
-        raise UserError(f"{path} holds a run of other settings: move it away, or choose another folder")
+    folder = held(wanted, path) or start(wanted, path)
     if not (path / DONE).is_file():
         show(f"{path.name}: {wanted.recipe}, steps: {wanted.job.steps} …")
         result = wanted.job.run(folder, lambda line: None)

@@ -53,6 +53,7 @@ def test_a_finished_run_is_written_again_without_its_teacher(tmp_path: Path, cap
     ("given", "says"),
     [
         (["--model", "pocket-base"], "--teacher program needs no model"),
+        (["--template", "enable_thinking=false"], "--teacher program needs no model"),
         (["--prompts", "paper"], "prompts of style pocket, not paper"),
         (["--capacity", "1"], "capacity is 1: it must be at least 2"),
     ],
