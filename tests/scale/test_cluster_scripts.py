@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
+import shlex
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ from orgthink.training.cluster.sizing.plan import GIB, Plan
 from orgthink.training.cluster.sizing.recipe import plans
 from orgthink.training.cluster.verl import dry_run, launch
 from orgthink.training.cluster.verl.launch import placement_of
+from orgthink.training.coldstart.structures import random_plan
 from orgthink.training.recipes import jobs
 from orgthink.training.recipes.jobs import Job, Reinforced
 from orgthink.training.recipes.registry import RECIPES, adjusted
@@ -34,8 +38,10 @@ record=$(mktemp "$CALLS.XXXXXX")
 printf '%s\\n' "$(basename "$0")" "$@" "" > "$record"
 cat "$record" >> "$CALLS"
 [ "$(basename "$0")" != vllm ] || exec sleep 60
+[ "$(basename "$0")" != curl ] || exit "${CURL:-0}"
 """
-"""Records its name and arguments, with one write because programs run at the same time. A server does not end."""
+"""Records its name and arguments, with one write because programs run at the same time. A server does not end. CURL is
+the exit code of curl."""
 PROGRAMS = ("orgthink", "torchrun", "ray", "vllm", "curl")
 TINY = {
     "model_type": "qwen3",
@@ -62,6 +68,8 @@ class Script:
     """The GPUs that it is said to fit."""
     nodes: str = "1"
     """What NODES says."""
+    settings: str = ""
+    """What SETTINGS says."""
 
 
 SCRIPTS = [
@@ -70,9 +78,20 @@ SCRIPTS = [
     Script("marsrl", ("base", "math:rows.jsonl@1/2"), "qwen3-30b-a3b", ("h200",)),
     Script("marsrl", ("base", "math:rows.jsonl@1/2"), "qwen3-30b-a3b", ("h100",), nodes="8"),
     Script("paramanager", ("base", "tries", "math:rows.jsonl@1/2"), "qwen3-4b-2507", ("h200",)),
+    Script(
+        "paramanager",
+        ("base", "tries", "math:rows.jsonl@1/2"),
+        "qwen3-4b-2507",
+        ("h100", "h200"),
+        settings="sampler_settings.max_model_len=32768",
+    ),
 ]
+VARIABLES = ("RAY", "CUDA", "RETRIEVER", "SANDBOX", "SERVED", "SETTINGS", "CLUSTER", "RUNS", "GPUS", "NODES")
+"""Beginnings of the names of variables that change what a script does."""
 each = pytest.mark.parametrize(
-    "script", SCRIPTS, ids=lambda script: f"{script.name}-{script.arguments[-1][:4]}-{script.nodes}"
+    "script",
+    SCRIPTS,
+    ids=lambda script: "-".join(filter(None, (script.name, script.arguments[-1][:4], script.nodes, script.settings))),
 )
 
 
@@ -92,23 +111,24 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def calls(script: Script, place: Path, *more: str) -> list[list[str]]:
-    """The commands that a script starts: name and arguments."""
+def calls(script: Script, place: Path, *more: str, given: Mapping[str, str] | None = None) -> list[list[str]]:
+    """The commands that a script starts, with `given` variables: name and arguments."""
     (place / "bin").mkdir(exist_ok=True)
     (place / "calls").unlink(missing_ok=True)
     for name in PROGRAMS:
         (place / "bin" / name).write_text(STUB)
         (place / "bin" / name).chmod(0o755)
-    known = {name: value for name, value in os.environ.items() if not name.startswith(("RAY", "CUDA", "RETRIEVER"))}
-    own = {"PATH": f"{place / 'bin'}:{os.environ['PATH']}", "CALLS": str(place / "calls"), "NODES": script.nodes}
+    known = {name: value for name, value in os.environ.items() if not name.startswith(VARIABLES)}
+    own = {"PATH": f"{place / 'bin'}:{os.environ['PATH']}", "CALLS": str(place / "calls")}
+    own |= {"NODES": script.nodes, "SETTINGS": script.settings} | dict(given or {})
     command = ["bash", str(ROOT / "examples" / "cluster" / f"{script.name}.sh"), *script.arguments, *more]
     subprocess.run(command, cwd=place, env=known | own, capture_output=True, timeout=120, check=True)
     return [record.split("\n") for record in (place / "calls").read_text().split("\n\n") if record]
 
 
-def trainings(script: Script, place: Path, *more: str) -> list[list[str]]:
+def trainings(script: Script, place: Path, *more: str, given: Mapping[str, str] | None = None) -> list[list[str]]:
     """The arguments of the commands of orgthink, in this process or in those of torchrun."""
-    found = [call for call in calls(script, place, *more) if call[0] in ("orgthink", "torchrun")]
+    found = [call for call in calls(script, place, *more, given=given) if call[0] in ("orgthink", "torchrun")]
     return [call[call.index("orgthink") + 1 :] for call in found]
 
 
@@ -165,19 +185,15 @@ def test_by_our_estimates_it_fits(script: Script, place: Path) -> None:
             assert plan_of(training, job, place, script.model, card).lacks == [], (training.recipe, card)
 
 
-def test_shorter_rows_fit_where_whole_ones_do_not(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ParaManager on H100, as the page says: SETTINGS reach reinforcement learning alone."""
-    monkeypatch.setenv("SETTINGS", "sampler_settings.max_model_len=32768")
-    (_, cold), (training, job) = jobs_of(SCRIPTS[-1], place)
+def test_settings_reach_reinforcement_learning_alone(place: Path) -> None:
+    (_, cold), (_, job) = jobs_of(SCRIPTS[-1], place)
     assert isinstance(job, Reinforced) and job.sampler_settings["max_model_len"] == 32_768
-    assert cold == adjusted(
-        RECIPES["paramanager-qwen3-sft"], {"model": str(place / "base")}, ["gradient_checkpointing=true"]
-    )
-    found = plan_of(training, job, place, "qwen3-4b-2507", "h100")
-    assert f"`: {cell(found, job.steps).partition(',')[0]})" in PAGE and not found.lacks
+    own = ["gradient_checkpointing=true", "save_every=100"]
+    assert cold == adjusted(RECIPES["paramanager-qwen3-sft"], {"model": str(place / "base")}, own)
 
 
 PAGE = (ROOT / "docs" / "your_gpus.md").read_text()
+TEXT = " ".join(PAGE.split())
 LINE = re.compile(
     r"^\| `(\w+)\.sh`(?:, (\w+))?[^|]* \| `([\w.-]+)` \| (cold start|RL)[^|]* \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE
 )
@@ -194,7 +210,7 @@ def cell(plan: Plan, steps: int) -> str:
 
 def test_the_page_says_what_eight_gpus_can_do(place: Path) -> None:
     """The numbers of `orgthink size` for the trainings of the scripts."""
-    named = {"mathematics": SCRIPTS[0], "countdown": SCRIPTS[1], "NODES": SCRIPTS[3]}
+    named = {"mathematics": SCRIPTS[0], "countdown": SCRIPTS[1], "NODES": SCRIPTS[3], "32K": SCRIPTS[-1]}
     known = {script: jobs_of(script, place) for script in dict.fromkeys(SCRIPTS)}
     rows = LINE.findall(PAGE)
     assert {row[0] for row in rows} == {script.name for script in SCRIPTS}
@@ -207,7 +223,86 @@ def test_the_page_says_what_eight_gpus_can_do(place: Path) -> None:
         -1
     ]
     assert whole.seconds is not None and not whole.lacks
-    assert f"takes {whole.seconds.step / 3600:.0f} hours a step on 8 H200" in " ".join(PAGE.split())
+    assert f"takes {whole.seconds.step / 3600:.0f} hours a step on 8 H200" in TEXT
+
+
+def test_the_page_says_how_long_the_baselines_take() -> None:
+    names = ("math-sequential-l1k", "math-sequential-l2k", "countdown-sequential")
+    hours = []
+    for name in names:
+        job = adjusted(RECIPES[f"asyncthink-qwen3-{name}"], {}, ["sampler_settings.gpu_memory_utilization=0.6"])
+        *_, plan = plans(job, config_of("qwen3-4b"), 8, "h100")
+        assert plan.seconds is not None and not plan.lacks
+        hours.append(round(plan.seconds.step * job.steps / 3600))
+    assert "{} hours, for `-l2k` in place of `-l1k` {}, and {} hours on 8 H100".format(*hours) in TEXT
+
+
+def test_the_page_says_how_many_pairs_an_episode_gives() -> None:
+    """2 n + 1 of n forks; the numbers of problems allow for a quarter that is dropped."""
+    each = []
+    for capacity, problems, pairs in ((4, 9000, 43_000), (2, 8000, 25_500)):
+        drawn = [random_plan(random.Random(seed), capacity) for seed in range(4_000)]
+        each.append(sum(2 * sum(step.action == "fork" for step in plan) + 1 for plan in drawn) / len(drawn))
+        assert f"--n {problems} --capacity {capacity}" in PAGE and 0.75 * problems * each[-1] == pytest.approx(
+            pairs, 0.05
+        )
+    assert "gives {:.1f} pairs on average, with two agents {:.1f}".format(*each) in TEXT
+
+
+LINES = re.findall(r"^((?:\w+=\S+ )*)examples/cluster/(\w+)\.sh (.+)$", PAGE.replace("\\\n", " "), re.MULTILINE)
+"""The page's commands that call a script: variables, name, arguments."""
+
+
+@pytest.mark.parametrize(("variables", "name", "arguments"), LINES, ids=lambda part: part.strip()[:40] or "-")
+def test_a_command_of_the_page_starts_trainings(variables: str, name: str, arguments: str, place: Path) -> None:
+    """All are understood: the options, the settings and the recipes."""
+    given = dict(one.split("=", 1) for one in variables.split())
+    for recipe in ("asyncthink-qwen3-math", "asyncthink-qwen3-countdown", "paramanager-qwen3"):
+        (place / given.get("RUNS", "runs") / f"{recipe}-sft/checkpoints/step-000001/model").mkdir(parents=True)
+    script = Script(name, tuple(shlex.split(arguments)), "", (), given.pop("NODES", "1"))
+    found = trainings(script, place, given=given)
+    assert len(found) == (1 if name == "marsrl" else 2)
+    for training in map(_verb, found):
+        assert isinstance(training, Train) and training.recipe is not None and training.go_on
+        job = RECIPES[training.recipe]
+        assert not isinstance(job, type)
+        adjusted(job, {}, training.set)
+
+
+def test_the_page_names_every_variable_of_a_script_or_sends_to_its_head() -> None:
+    for script in dict.fromkeys(script.name for script in SCRIPTS):
+        text = (ROOT / "examples" / "cluster" / f"{script}.sh").read_text()
+        head, _, body = text.partition("set -euo pipefail")
+        used = set(re.findall(r"\$\{([A-Z]+):-", body)) - {"NODES", "RAY_ADDRESS"}
+        assert used == set(re.findall(r"^#   ([A-Z]+)=", head, re.MULTILINE)), script
+
+
+def test_variables_move_the_runs_and_set_the_processes(place: Path) -> None:
+    for script in SCRIPTS[:-1]:
+        for recipe in ("asyncthink-qwen3-math", "asyncthink-qwen3-countdown", "paramanager-qwen3"):
+            (place / f"trial/{recipe}-sft/checkpoints/step-000001/model").mkdir(parents=True, exist_ok=True)
+        given = {"RUNS": "trial", "GPUS": "2", "CLUSTER": "stretch=7", "SERVED": "1"}
+        started = [call for call in calls(replace(script, nodes="1"), place, given=given) if call[0] != "curl"]
+        assert [call[0] for call in started] == ["torchrun", "orgthink"][-len(started) :]  # no server
+        for call in started:
+            assert call[call.index("--out") + 1].startswith("trial/")
+            assert call[0] == "orgthink" or call[2] == "2"
+        place_of = placement_of(_cluster(started[-1]), "cpu")
+        assert (place_of.gpus, place_of.stretch) == (1 if script.name == "paramanager" else 2, 7)
+
+
+def _cluster(call: list[str]) -> tuple[str, ...]:
+    training = _verb(call[1:])
+    assert isinstance(training, Train)
+    return training.cluster
+
+
+def test_without_a_retriever_the_manager_s_script_stops_before_it_trains(place: Path) -> None:
+    script = replace(SCRIPTS[-1], settings="")
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        calls(script, place, given={"RETRIEVER": "http://127.0.0.1:9", "CURL": "7"})
+    assert failed.value.returncode == 2 and b"no retriever answers" in failed.value.stderr
+    assert (place / "calls").read_text().split("\n")[0] == "curl" and "torchrun" not in (place / "calls").read_text()
 
 
 @each

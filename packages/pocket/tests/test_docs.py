@@ -86,7 +86,11 @@ def understood(words: list[str]) -> None:
     model = "pocket-manager" if "paramanager" in words else "pocket-base"
     verb = _verb(
         [
-            re.sub(r"^(FOLDER|MODEL_FOLDER|smollm2|examples/smollm2-countdown|runs/\S+/model)$", model, word)
+            re.sub(
+                r"^(FOLDER|MODEL_FOLDER|\$MODEL|Qwen/\S+|smollm2|examples/smollm2-countdown|runs/\S+/model)$",
+                model,
+                word,
+            )
             for word in words
         ]
     )
