@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,41 +25,70 @@ from orgthink.util.redaction import conceal
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:
-    from orgthink.serve.episodes import Served
+    from orgthink.serve.episodes import Served, ServedEpisodes
 
 KEY = "ORGTHINK_API_KEY"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serve(Options):
-    """Serve organizations as models named ORGANIZATION-MODEL, at /v1/chat/completions and /v1/responses.
-
-    Every episode is stored: the page at / shows them while they run, and `orgthink view DIR` shows them afterwards.
-    """
+class ServingOptions(Options):
+    """What is served, and where its episodes are stored."""
 
     organizations: tuple[str, ...] = ("asyncthink",)
     """Organizations to serve: names, or label=name to have one of them twice, with settings of its own (--set)."""
     models: Annotated[tuple[str, ...], arg(metavar="LABEL=MODEL[@URL]")] = ()
     """Models of their own for some organizations, by label."""
+    concurrency: int = 64
+    """Episodes at once; further ones are turned away."""
+    out: Annotated[Path | None, arg(metavar="DIR")] = None
+    """New run folder; without it one under runs/."""
+    resume: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Run folder of an earlier server of these organizations, to go on in: its responses can be fetched."""
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[tuple[dict[str, Served], ServedEpisodes, RunFolder]]:
+        """The served models by name, and their episodes in an open run folder."""
+        from orgthink.serve.episodes import ServedEpisodes
+
+        if self.concurrency < 1:
+            raise UserError(f"--concurrency {self.concurrency}: at least one episode must run")
+        plan = self.plan_of(QUESTION, self.organizations, self.models, n=1)
+        async with Engines() as engines:
+            models = await _served(plan, engines)
+            folder = self._folder(list(models))
+            with folder.journal(redo=None) as journal:
+                yield models, ServedEpisodes(journal, self.concurrency), folder
+
+    def _folder(self, models: list[str]) -> RunFolder:
+        if self.resume is None:
+            return RunFolder.create(self.out or dated("serve"), "serve", {"models": models})
+        folder = RunFolder.open(self.resume)
+        before = folder.settings("serve", dict[str, list[str]]).get("models", [])
+        if before != models or self.out is not None:
+            raise UserError(f"--resume {self.resume}: give what it served, {', '.join(before)}, and no --out")
+        return folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serve(ServingOptions):
+    """Serve organizations as models named ORGANIZATION-MODEL, at /v1/chat/completions and /v1/responses.
+
+    Every episode is stored: the page at / shows them while they run, and `orgthink view DIR` shows them afterwards.
+    """
+
     host: str = "127.0.0.1"
     """Address to listen at."""
     port: int = 8000
     """Port to listen at; 0 takes a free one."""
     api_key: str | None = None
     """Key that clients must send; without it that of ORGTHINK_API_KEY. Required if other machines can call."""
-    concurrency: int = 64
-    """Episodes at once; further requests get the status 429."""
     no_page: bool = False
     """Without the live page at /, which shows the episodes of all clients."""
-    out: Annotated[Path | None, arg(metavar="DIR")] = None
-    """New run folder; without it one under runs/."""
 
     def __call__(self) -> int:
         key = (self.api_key or os.environ.get(KEY) or "").strip() or None
         if key is None and self.host not in ("127.0.0.1", "localhost", "::1"):
             raise UserError(f"--host {self.host} can be called by others: give --api-key, or set {KEY}")
-        if self.concurrency < 1:
-            raise UserError(f"--concurrency {self.concurrency}: at least one episode must run")
         conceal(key or "")
         run_main(self._serve(key))
         return 0
@@ -65,31 +96,30 @@ class Serve(Options):
     async def _serve(self, key: str | None) -> None:
         with needing("serve"):
             from orgthink.serve.app import application, server
-        from orgthink.serve.episodes import ServedEpisodes
+        from orgthink.serve.background import Background
 
-        plan = self.plan_of(QUESTION, self.organizations, self.models, n=1)
-        with self._listening() as place:
-            async with Engines() as engines:
-                models = await _served(plan, engines)
-                folder = RunFolder.create(self.out or dated("serve"), "serve", {"models": list(models)})
-                with folder.journal(redo=None) as journal:
-                    episodes = ServedEpisodes(journal, self.concurrency)
-                    app = application(models, episodes, key=key, page=not self.no_page)
-                    port = place.getsockname()[1]
-                    show(f"{', '.join(models)} at http://{self.host}:{port}/v1, stored in {folder.path}")
-                    for number in (signal.SIGTERM, signal.SIGINT):  # the server raises them again at its end
-                        signal.signal(number, lambda *_: None)
-                    await server(app).serve([place])
-                    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second signal ends an episode without an end
-                    signal.signal(signal.SIGINT, signal.default_int_handler)
-                    await episodes.drain()
+        with listening(self.host, self.port) as place:
+            async with self.opened() as (models, episodes, folder):
+                background = Background(folder.path / "responses")
+                app = application(models, episodes, background, key=key, page=not self.no_page)
+                port = place.getsockname()[1]
+                show(f"{', '.join(models)} at http://{self.host}:{port}/v1, stored in {folder.path}")
+                for number in (signal.SIGTERM, signal.SIGINT):  # the server raises them again at its end
+                    signal.signal(number, lambda *_: None)
+                await server(app).serve([place])
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second signal ends an episode without an end
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                await episodes.drain()
+                await background.drain()
 
-    def _listening(self) -> socket.socket:
-        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        try:
-            return socket.create_server((self.host, self.port), family=family, backlog=1024)
-        except (OSError, OverflowError) as error:
-            raise UserError(f"nothing can listen at {self.host}, port {self.port}: {error}") from error
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens. UserError if it cannot."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except (OSError, OverflowError) as error:
+        raise UserError(f"nothing can listen at {host}, port {port}: {error}") from error
 
 
 async def _served(plan: Evaluation, engines: Engines) -> dict[str, Served]:

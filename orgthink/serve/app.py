@@ -15,14 +15,16 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from orgthink.serve import chat, responses
+from orgthink.serve.background import Background, History
 from orgthink.serve.episodes import Served, ServedEpisodes
 from orgthink.serve.exchange import encoded
 from orgthink.serve.lanes import Lanes
 from orgthink.serve.question import RequestError, quoted
+from orgthink.serve.responses import ResponseExchange
 from orgthink.serve.stream import EpisodeStream, Exchange, answered, events, unless_gone
 from orgthink.view import live_page
 
@@ -30,6 +32,8 @@ LARGEST = 8 << 20
 """Most bytes of a request's body."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names of this machine."""
+EVENTS = "text/event-stream"
+"""Media type of a stream."""
 DATA_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 """Headers of the live page's data, which browsers must not store."""
 PAGE_HEADERS = DATA_HEADERS | {"referrer-policy": "no-referrer", "cross-origin-opener-policy": "same-origin"}
@@ -48,13 +52,18 @@ def server(app: Starlette) -> uvicorn.Server:
 
 
 def application(
-    served: Mapping[str, Served], episodes: ServedEpisodes, *, key: str | None = None, page: bool = True
+    served: Mapping[str, Served],
+    episodes: ServedEpisodes,
+    background: Background,
+    *,
+    key: str | None = None,
+    page: bool = True,
 ) -> Starlette:
     """The application. Every client must send `key`; without a key only names of this machine may call it.
 
     `page`: whether it has the live page, which shows the episodes of all clients.
     """
-    routes = _Routes(served, episodes, key)
+    routes = _Routes(served, episodes, background, key)
     live = [Route("/", routes.page), Route("/rows", routes.listing), Route("/rows/{name}", routes.episode)]
     found = Starlette(
         routes=[
@@ -64,6 +73,8 @@ def application(
             Route("/v1/models/{name:path}", routes.model),
             Route("/v1/chat/completions", routes.chat, methods=["POST"]),
             Route("/v1/responses", routes.responses, methods=["POST"]),
+            Route("/v1/responses/{name}", routes.response),
+            Route("/v1/responses/{name}/cancel", routes.response, methods=["POST"]),
             *(live if page else ()),
         ],
         exception_handlers={RequestError: _refused, HTTPException: _unknown, Exception: _bug},  # type: ignore[dict-item]
@@ -73,8 +84,10 @@ def application(
 
 
 class _Routes:
-    def __init__(self, served: Mapping[str, Served], episodes: ServedEpisodes, key: str | None) -> None:
-        self._served, self._episodes, self._key = served, episodes, key
+    def __init__(
+        self, served: Mapping[str, Served], episodes: ServedEpisodes, background: Background, key: str | None
+    ) -> None:
+        self._served, self._episodes, self._background, self._key = served, episodes, background, key
         self._page = live_page("orgthink serve", {"models": ", ".join(served)} if key is None else {}, locked=bool(key))
         self._began = int(time.time())
 
@@ -106,6 +119,13 @@ class _Routes:
     async def responses(self, request: Request) -> Response:
         return await self._answer(request, responses.read)
 
+    async def response(self, request: Request) -> Response:
+        """A response in the background, as it stands or by its events behind one of them; POST ends it."""
+        self._admit(request)
+        get = self._background.cancel if request.method == "POST" else self._background.find
+        history = await get(request.path_params["name"])
+        return _reply(history, request.query_params.get("stream") == "true", _number(request, "starting_after", -1))
+
     async def page(self, request: Request) -> Response:
         """The live page. It contains no data, so it can ask for the key."""
         if self._key is None:
@@ -115,18 +135,17 @@ class _Routes:
     async def listing(self, request: Request) -> Response:
         """Rows of running and ended episodes for the live page."""
         self._admit(request)
-        after = request.query_params.get("after", "0")
-        if not (after.isascii() and after.isdigit() and len(after) < 16):
-            raise RequestError("after must be a number", param="after")
         episodes, counts = self._episodes, self._episodes.counts
+        rows = episodes.board.listing(_number(request, "after", 0))
+        sampled = counts.sampled + sum(row["sampled"] for row in rows["running"])
         facts = {
             "running": f"{episodes.running} of {episodes.most}",
             "ended": f"{counts.ended:,}",
             "left by their client": f"{counts.left:,}",
             "turned away": f"{counts.turned_away:,}",
-            "sampled": f"{counts.sampled:,} tokens",
+            "sampled": f"{sampled:,} tokens",
         }
-        return _Json(episodes.board.listing(int(after)) | {"facts": list(facts.items())}, headers=DATA_HEADERS)
+        return _Json(rows | {"facts": list(facts.items())}, headers=DATA_HEADERS)
 
     async def episode(self, request: Request) -> Response:
         """An episode as it stands, for the live page."""
@@ -144,11 +163,15 @@ class _Routes:
         exchange = read(await self._body(request))
         question = exchange.question
         served = self._find(question.model)
-        if question.stream:
+        background = isinstance(exchange, ResponseExchange) and exchange.question.background
+        if question.stream or background:
             texts: asyncio.Queue[str | None] = asyncio.Queue()
             task = self._episodes.begin(served, question, Lanes(texts.put_nowait).watch)
             task.add_done_callback(lambda done: texts.put_nowait(None))
-            return EpisodeStream(task, events(exchange, task, texts), media_type="text/event-stream")
+            sent = events(exchange, task, texts)
+            if background:
+                return _reply(await self._background.begin(exchange.id, task, sent), question.stream)
+            return EpisodeStream(task, sent, media_type=EVENTS)
         lanes: list[str] = []
         task = self._episodes.begin(served, question, Lanes(lanes.append).watch)
         episode = answered(await unless_gone(request, task))
@@ -194,6 +217,19 @@ class _Routes:
 class _Json(JSONResponse):
     def render(self, content: Any) -> bytes:
         return encoded(content)
+
+
+def _reply(history: History, stream: bool = False, after: int = -1) -> Response:
+    """A response in the background, or a stream of its events behind one of them, whose end does not end it."""
+    return StreamingResponse(history.follow(after), media_type=EVENTS) if stream else _Json(history.response)
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    """A number of the query; RequestError for another text."""
+    given = request.query_params.get(name, "")
+    if name in request.query_params and not (given.isascii() and given.isdigit() and len(given) < 16):
+        raise RequestError(f"{name} must be a number", param=name)
+    return int(given or default)
 
 
 def _too_large() -> RequestError:

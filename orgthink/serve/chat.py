@@ -94,10 +94,10 @@ class ChatExchange:
         self._stops = request.stop or []
         self._counts = request.stream_options is not None and request.stream_options.include_usage
         """Whether the client wants the usage of a stream."""
-        self._created, self._id = int(time.time()), f"chatcmpl-{secrets.token_hex(12)}"
+        self._created, self.id = int(time.time()), f"chatcmpl-{secrets.token_hex(12)}"
 
     def whole(self, episode: Episode, lanes: str) -> dict[str, Any]:
-        message = {"role": "assistant", "content": cut(episode.answer or "", self._stops)}
+        message = {"role": "assistant", "content": cut(episode.answer or "", self._stops)} | _reasoning(lanes)
         choice = {"index": 0, "message": message, "finish_reason": finish_reason(episode), "logprobs": None}
         return self._head("chat.completion") | {
             "choices": [choice],
@@ -109,8 +109,7 @@ class ChatExchange:
         yield self._chunk({"role": "assistant", "content": ""})
 
     def says(self, text: str) -> Iterator[bytes]:
-        """Reasoning, under both names that clients know."""
-        yield self._chunk({"reasoning_content": text, "reasoning": text})
+        yield self._chunk(_reasoning(text))
 
     def ends(self, episode: Episode) -> Iterator[bytes]:
         yield self._chunk({"content": cut(episode.answer or "", self._stops)})
@@ -127,7 +126,12 @@ class ChatExchange:
         return event(self._head("chat.completion.chunk") | {"choices": [choice]} | more)
 
     def _head(self, kind: str) -> dict[str, Any]:
-        return {"id": self._id, "object": kind, "created": self._created, "model": self.question.model}
+        return {"id": self.id, "object": kind, "created": self._created, "model": self.question.model}
+
+
+def _reasoning(text: str) -> dict[str, str]:
+    """Reasoning, under both names that clients know."""
+    return {"reasoning_content": text, "reasoning": text}
 
 
 def cut(answer: str, stops: list[str]) -> str:

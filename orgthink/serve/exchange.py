@@ -32,7 +32,7 @@ _CUT = (StopReason.BUDGET, StopReason.LENGTH, StopReason.DEADLINE)
 def usage(episode: Episode) -> dict[str, Any]:
     """Tokens of the whole tree. A token of a context counts once, however often it was sent.
 
-    `orchestration` tokens are those of all agents but the first.
+    `orchestration` and `reasoning` tokens are those of all agents but the first.
     """
     read = [sum(tokens for _, tokens in context_tokens(trace)) for trace in episode.traces]
     sampled = [trace.steps for trace in episode.traces]
@@ -41,20 +41,22 @@ def usage(episode: Episode) -> dict[str, Any]:
         "completion_tokens": sum(sampled),
         "total_tokens": sum(read) + sum(sampled),
         "prompt_tokens_details": {"orchestration_input_tokens": sum(read[1:])},
-        "completion_tokens_details": {"orchestration_output_tokens": sum(sampled[1:])},
+        "completion_tokens_details": {
+            "orchestration_output_tokens": sum(sampled[1:]),
+            "reasoning_tokens": sum(sampled[1:]),
+        },
     }
 
 
 def response_usage(episode: Episode) -> dict[str, Any]:
-    """Usage in the form of the Responses interface; `reasoning` tokens are those of all agents but the first."""
+    """Usage in the form of the Responses interface."""
     counted = usage(episode)
     cache = {"cached_tokens": 0, "cache_write_tokens": 0}
     return {
         "input_tokens": counted["prompt_tokens"],
         "input_tokens_details": counted["prompt_tokens_details"] | cache,
         "output_tokens": counted["completion_tokens"],
-        "output_tokens_details": counted["completion_tokens_details"]
-        | {"reasoning_tokens": counted["completion_tokens_details"]["orchestration_output_tokens"]},
+        "output_tokens_details": counted["completion_tokens_details"],
         "total_tokens": counted["total_tokens"],
     }
 

@@ -1,6 +1,6 @@
 """OpenAI's Responses interface: what of a request is honoured, and the forms of its response.
 
-Nothing can be fetched later: a client sends the whole conversation, and every response says `store: false`.
+A client sends the whole conversation. Only a response in the background can be fetched later.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import ValidatorFunctionWrapHandler, WrapValidator, field_validator
+from pydantic import ValidationInfo, ValidatorFunctionWrapHandler, WrapValidator, field_validator
 
 from orgthink.record.episode import Episode, Message
 from orgthink.serve.exchange import encoded, facts, finish_reason, response_usage
@@ -28,8 +28,6 @@ from orgthink.serve.question import (
 _UNSUPPORTED = {
     "previous_response_id": (),
     "conversation": (),
-    "store": (False,),
-    "background": (False,),
     "include": ([],),
     "prompt": (),
     "reasoning.effort": (),
@@ -43,6 +41,8 @@ _UNSUPPORTED = {
 }
 """Members that an organization cannot honour, and the values of each that want nothing."""
 
+CANCELLED = "cancelled"
+"""Status of a response that a client ended, and code of that error."""
 NOTES = 16
 """Most notes of a client."""
 
@@ -73,6 +73,10 @@ class ResponseRequest(Question):
     """Tokens that all agents together may sample."""
     metadata: dict[str, str] | None = None
     """The client's own notes, which come back as they are."""
+    background: bool | None = None
+    """Whether it goes on without the client, who fetches it later."""
+    store: bool | None = None
+    """The same as `background`, if it is given."""
 
     @field_validator("input", mode="before")
     @classmethod
@@ -86,6 +90,13 @@ class ResponseRequest(Question):
         """Counted before they are read: a list of all that is wrong with many takes much memory."""
         if isinstance(value, dict) and len(value) > NOTES:
             raise ValueError(f"at most {NOTES} notes")
+        return value
+
+    @field_validator("store")
+    @classmethod
+    def _as_background(cls, value: bool | None, info: ValidationInfo) -> bool | None:
+        if value is not None and value != bool(info.data.get("background")):
+            raise ValueError("responses in the background are stored, and no others")
         return value
 
     @property
@@ -108,7 +119,7 @@ class ResponseExchange:
 
     def __init__(self, request: ResponseRequest) -> None:
         self.question, self._created = request, int(time.time())
-        self._id, self._reasoning_id, self._message_id = (f"{p}_{secrets.token_hex(24)}" for p in ("resp", "rs", "msg"))
+        self.id, self._reasoning_id, self._message_id = (f"{p}_{secrets.token_hex(24)}" for p in ("resp", "rs", "msg"))
         self._number = 0
         """Of the next event."""
         self._lanes: list[str] = []
@@ -149,8 +160,10 @@ class ResponseExchange:
         yield from self._reasoned("incomplete")
         output = [self._reasoning("".join(self._lanes), "incomplete")] if self._lanes else []
         code = "server_error" if error.status >= 500 else "invalid_prompt"
-        failed = {"error": {"code": code, "message": str(error)}}
-        yield self._event("response.failed", response=self._response("failed", output) | failed)
+        kind, response = "failed", self._response("failed", output) | {"error": {"code": code, "message": str(error)}}
+        if error.code == CANCELLED:  # there is no event of this kind: its response tells it
+            kind, response = "incomplete", self._response(CANCELLED, output)
+        yield self._event(f"response.{kind}", response=response)
 
     def _reasoned(self, status: str) -> Iterator[bytes]:
         """The end of the reasoning, if there was any."""
@@ -172,19 +185,16 @@ class ResponseExchange:
 
     def _event(self, kind: str, **members: Any) -> bytes:
         number, self._number = self._number, self._number + 1
-        return b"event: %s\ndata: %s\n\n" % (
-            kind.encode(),
-            encoded({"type": kind, "sequence_number": number, **members}),
-        )
+        return numbered(kind, number, **members)
 
     def _response(self, status: str, output: list[Json]) -> Json:
         request = self.question
         return {
-            "id": self._id,
+            "id": self.id,
             "object": "response",
             "created_at": self._created,
             "status": status,
-            "background": False,
+            "background": bool(request.background),
             "error": None,
             "incomplete_details": None,
             "instructions": request.instructions,
@@ -195,7 +205,7 @@ class ResponseExchange:
             "parallel_tool_calls": True,
             "previous_response_id": None,
             "reasoning": {"effort": None, "summary": None},
-            "store": False,
+            "store": bool(request.background),
             "temperature": request.temperature,
             "text": {"format": {"type": "text"}},
             "tool_choice": "auto",
@@ -204,6 +214,11 @@ class ResponseExchange:
             "truncation": "disabled",
             "usage": None,
         }
+
+
+def numbered(kind: str, number: int, **members: Any) -> bytes:
+    """A server-sent event of this interface."""
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), encoded({"type": kind, "sequence_number": number, **members}))
 
 
 def _status(episode: Episode) -> str:

@@ -15,7 +15,7 @@ from orgthink.record.episode import Episode
 from orgthink.record.guard import engine_failed, failed_agents, failure_message
 from orgthink.serve.chat import ChatExchange
 from orgthink.serve.question import RequestError
-from orgthink.serve.responses import ResponseExchange
+from orgthink.serve.responses import CANCELLED, ResponseExchange
 
 Exchange = ChatExchange | ResponseExchange
 """A request, and the forms of its response: `whole` at once; or events when it `begins`, when an agent `says` a text,
@@ -23,6 +23,8 @@ and when it `ends` or `fails`."""
 
 QUIET = 10.0
 """Seconds without a text after which a stream sends a comment, so that proxies keep it open."""
+WORKING = b": working\n\n"
+"""That comment."""
 
 
 async def events(
@@ -35,7 +37,7 @@ async def events(
         try:
             text = await asyncio.wait_for(texts.get(), QUIET)
         except TimeoutError:
-            yield b": working\n\n"
+            yield WORKING
             continue
         if text is None:
             break
@@ -49,6 +51,10 @@ async def events(
         last = exchange.ends(answered(await task))
     except RequestError as error:
         last = exchange.fails(error)
+    except asyncio.CancelledError:
+        if not task.cancelled() or (here := asyncio.current_task()) is None or here.cancelling():
+            raise
+        last = exchange.fails(RequestError("a client ended it", 499, code=CANCELLED))
     for sent in last:
         yield sent
 

@@ -20,6 +20,7 @@ from orgthink.record.folder import RunFolder
 from orgthink.runtime import Backing, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.serve.app import application
+from orgthink.serve.background import Background
 from orgthink.serve.episodes import Served, ServedEpisodes
 
 EACH = 0.01
@@ -82,7 +83,7 @@ def test_no_token_is_sampled_for_a_client_that_left(tmp_path: Path, path: str, s
     run = RunFolder.create(tmp_path / "run", "serve", {})
     with run.journal(redo=None) as journal:
         episodes = ServedEpisodes(journal, 8)
-        app = application({"eight": served}, episodes)
+        app = application({"eight": served}, episodes, Background(tmp_path))
         run_virtual(visit())
     assert len(engine.moments) == sampled_at_one_second, "all that was sampled until the client left"
     assert max(engine.moments) < LEFT and engine.live == episodes.running == 0

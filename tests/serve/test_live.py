@@ -81,6 +81,9 @@ async def test_an_episode_is_seen_while_it_runs_and_afterwards(tmp_path: Path) -
         while not (await listed(server))["running"]:
             await asyncio.sleep(0.01)
         (row,) = (await listed(server))["running"]
+        while not (now := await listed(server))["running"][0]["sampled"]:
+            await asyncio.sleep(0.01)
+        assert dict(now["facts"])["sampled"] == f"{now['running'][0]['sampled']} tokens"
         while len((now := await packed(server, row["id"]))["episode"]["agents"]) < 2:
             await asyncio.sleep(0.01)
         worker = now["episode"]["agents"][1]

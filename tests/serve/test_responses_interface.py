@@ -166,7 +166,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"previous_response_id": "resp_1"}, "previous_response_id"),
     ({"conversation": "conv_1"}, "conversation"),
     ({"store": True}, "store"),
-    ({"background": True}, "background"),
+    ({"store": False, "background": True}, "store"),
+    ({"background": "later"}, "background"),
     ({"include": ["reasoning.encrypted_content"]}, "include"),
     ({"prompt": {"id": "pmpt_1"}}, "prompt"),
     ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
@@ -207,9 +208,9 @@ async def test_what_is_refused(tmp_path: Path) -> None:
             error = reply.json()["error"]
             assert reply.status_code == 400 and error["param"].startswith(place), (more, error)
             assert error["type"] == "invalid_request_error" and "\n" not in error["message"]
-        everything = await ask(server, tools=[{"type": "web_search"}], store=True, background=True)
+        everything = await ask(server, tools=[{"type": "web_search"}], prompt={"id": "pmpt_1"}, conversation="c")
         missing = await ask(server, "gpt-9")
-    assert everything.json()["error"]["message"] == "store, background, tools are not supported by an organization"
+    assert everything.json()["error"]["message"] == "conversation, prompt, tools are not supported by an organization"
     assert missing.status_code == 404 and missing.json()["error"]["code"] == "model_not_found"
     assert server.engine.requests == 0
 

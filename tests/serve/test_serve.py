@@ -32,6 +32,7 @@ from orgthink.runtime import Backing, Limits
 from orgthink.serve import app as serve_app
 from orgthink.serve import chat, responses
 from orgthink.serve.app import LARGEST, application
+from orgthink.serve.background import Background
 from orgthink.serve.episodes import Served, ServedEpisodes
 from orgthink.serve.lanes import Lanes
 from orgthink.serve.question import RequestError
@@ -85,17 +86,18 @@ async def serving(
     page: bool = True,
     other: Engine | None = None,
 ) -> AsyncIterator[Server]:
-    """A server of a rule, or of another engine."""
+    """A server of a rule, or of another engine. It goes on in the run of an earlier one."""
     engine = Counting(rule, seconds=seconds)
     default = Backing(other or engine, Sampling(10_000))
     models = {
         f"{one.name}-rule": Served("rule", one, default, {}, Limits(8))
         for one in (Sequential(), AsyncThink(), Parallel())
     }
-    run = RunFolder.create(folder / "run", "serve", {})
+    place = folder / "run"
+    run = RunFolder.open(place) if place.exists() else RunFolder.create(place, "serve", {})
     with run.journal(redo=None) as journal, socket.create_server(("127.0.0.1", 0)) as place:
-        episodes = ServedEpisodes(journal, most)
-        app = application(models, episodes, key=key, page=page)
+        episodes, background = ServedEpisodes(journal, most), Background(run.path / "responses")
+        app = application(models, episodes, background, key=key, page=page)
         server = serve_app.server(app)
         task = asyncio.create_task(server.serve([place]))
         url = f"http://127.0.0.1:{place.getsockname()[1]}"
@@ -105,6 +107,7 @@ async def serving(
         finally:
             server.should_exit = True
             await asyncio.wait_for(task, 30)
+            await background.drain()
 
 
 def events(text: str) -> list[dict[str, Any]]:
@@ -119,17 +122,20 @@ async def test_an_answer_its_usage_and_its_episode(tmp_path: Path) -> None:
         assert {"id": "asyncthink-rule", "root": "rule"}.items() <= models[1].items()
         reply = (await server.ask("asyncthink-rule")).json()
     (episode,) = server.folder.episodes()
-    assert reply["choices"][0] == {
-        "index": 0,
-        "message": {"role": "assistant", "content": "three"},
-        "finish_reason": "stop",
-        "logprobs": None,
-    }
+    (choice,) = reply["choices"]
+    message = choice.pop("message")
+    assert choice == {"index": 0, "finish_reason": "stop", "logprobs": None}
+    assert (message["role"], message["content"]) == ("assistant", "three")
+    assert message["reasoning"] == message["reasoning_content"]
+    assert (
+        message["reasoning"].startswith("[organizer] <FORK-1> count") and "[organizer forks 1]" in message["reasoning"]
+    )
     steps = [trace.steps for trace in episode.traces]
     assert len(steps) == 2
     used = reply["usage"]
     assert used["completion_tokens"] == sum(steps) == server.engine.sampled
-    assert used["completion_tokens_details"] == {"orchestration_output_tokens": steps[1]}
+    details = {"orchestration_output_tokens": steps[1], "reasoning_tokens": steps[1]}
+    assert used["completion_tokens_details"] == details
     assert used["total_tokens"] == used["prompt_tokens"] + used["completion_tokens"]
     assert reply["orgthink"]["episode_id"] == episode.id and reply["orgthink"]["agents"] == 2
     assert main(["view", str(server.folder.path)]) == 0
@@ -381,7 +387,7 @@ async def test_one_model_and_those_that_are_none(tmp_path: Path) -> None:
 async def test_a_model_whose_name_has_a_slash(tmp_path: Path) -> None:
     served = Served("rule", Sequential(), Backing(RuleEngine(str), Sampling(9)), {}, Limits(8))
     with RunFolder.create(tmp_path / "run", "serve", {}).journal(redo=None) as journal:
-        app = application({"team/careful": served}, ServedEpisodes(journal, 1))
+        app = application({"team/careful": served}, ServedEpisodes(journal, 1), Background(tmp_path))
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost") as client:
             for name in ("team/careful", "team%2Fcareful"):
                 assert (await client.get(f"/v1/models/{name}")).json()["id"] == "team/careful"

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,26 +39,28 @@ class Server(NamedTuple):
         return {name: int(value) for name, value in re.findall(r"^orgthink_(\w+) (\d+)$", text, re.M)}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("served")
+@contextmanager
+def started(*more: str) -> Iterator[tuple[Server, subprocess.Popen[str]]]:
+    """A server with these options."""
     command = [sys.executable, "-m", "orgthink", "serve", "--model", "pocket-organizer", "--port", "0"]
-    command += ["--organizations", "asyncthink", "slow=parallel", "--models", "slow=pocket-base"]
-    process = subprocess.Popen(
-        [*command, "--out", str(folder / "run")],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"ORGTHINK_API_KEY": KEY},
-    )
+    command += ["--organizations", "asyncthink", "slow=parallel", "--models", "slow=pocket-base", *more]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"ORGTHINK_API_KEY": KEY})
     try:
         assert process.stdout is not None
         found = re.search(r"http://127.0.0.1:\d+/v1", process.stdout.readline())
         assert found is not None
         quiet = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-        yield Server(found[0], os.environ | quiet | {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": found[0]})
+        environment = os.environ | quiet | {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": found[0]}
+        yield Server(found[0], environment), process
     finally:
         process.terminate()
         process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with started("--out", str(tmp_path_factory.mktemp("served") / "run")) as (server, _):
+        yield server
 
 
 def test_openai(server: Server) -> None:
@@ -66,8 +69,12 @@ def test_openai(server: Server) -> None:
     client = openai.OpenAI(base_url=server.url, api_key=KEY)
     assert [model.id for model in client.models.list()] == [MODEL, SLOW]
     reply = client.chat.completions.create(model=MODEL, **ASK)
-    assert solved(reply.choices[0].message.content) and reply.choices[0].finish_reason == "stop"
+    message = reply.choices[0].message
+    assert solved(message.content) and reply.choices[0].finish_reason == "stop"
+    assert "forks" in getattr(message, "reasoning_content", "")
     assert reply.usage is not None and reply.usage.total_tokens > reply.usage.completion_tokens > 0
+    details = reply.usage.completion_tokens_details
+    assert details is not None and details.reasoning_tokens is not None and details.reasoning_tokens > 0
 
 
 def test_openai_streams(server: Server) -> None:
@@ -136,6 +143,74 @@ async def test_openai_responses_cancelled(server: Server) -> None:
         while (now := server.counters())["running"] and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
     assert (now["left_total"] - before["left_total"], now["running"]) == (1, 0)
+
+
+def test_openai_responses_in_the_background(server: Server) -> None:
+    """Create, retrieve, and stream again from the number of an event; every event is complete by the client's types."""
+    import openai
+
+    client = openai.OpenAI(base_url=server.url, api_key=KEY)
+    response = client.responses.create(**RESPONSE, background=True, store=True)
+    assert response.status in ("queued", "in_progress") and response.background
+    while response.status in ("queued", "in_progress"):
+        response = client.responses.retrieve(response.id)
+    assert response.status == "completed" and solved(response.output_text) and response.usage is not None
+    events = list(client.responses.retrieve(response.id, stream=True))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert (events[0].type, events[-1].type) == ("response.created", "response.completed")
+    for event in events:
+        type(event).model_validate_json(event.to_json())
+        assert not event.model_extra
+    for after in (0, 3, len(events) - 2):
+        again = client.responses.retrieve(response.id, stream=True, starting_after=after)
+        assert list(again) == events[after + 1 :]
+    with client.responses.stream(response_id=response.id, starting_after=3) as stream:
+        assert next(iter(stream)).sequence_number == 4
+    with pytest.raises(openai.NotFoundError, match="there is no response"):
+        client.responses.retrieve("resp_1")
+
+
+def test_openai_comes_back_to_a_stream_and_ends_it(server: Server) -> None:
+    import openai
+
+    client = openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0)
+    left = server.counters()["left_total"]
+    stream: Any = client.responses.create(**RESPONSE | {"model": SLOW, "temperature": 1}, stream=True, background=True)
+    before = [next(stream) for _ in range(5)]
+    stream.close()
+    name = before[0].response.id
+    assert client.responses.retrieve(name).status == "in_progress" and server.counters()["left_total"] == left
+    after: Any = client.responses.retrieve(name, stream=True, starting_after=before[-1].sequence_number)
+    assert next(after).sequence_number == 5
+    assert client.responses.cancel(name).status == "cancelled"
+    *_, last = after
+    assert (last.type, last.response.status) == ("response.incomplete", "cancelled")
+    assert client.responses.cancel(name).status == client.responses.retrieve(name).status == "cancelled"
+    assert server.counters()["running"] == 0
+
+
+def test_openai_after_a_restart_of_its_server(tmp_path: Path) -> None:
+    """The server is killed: what had ended can be fetched from the next one, what was running has failed."""
+    import openai
+
+    run = str(tmp_path / "run")
+    with started("--out", run) as (server, process):
+        client = openai.OpenAI(base_url=server.url, api_key=KEY)
+        whole = client.responses.create(**RESPONSE, background=True)
+        while whole.status == "in_progress":
+            whole = client.responses.retrieve(whole.id)
+        stream: Any = client.responses.create(
+            **RESPONSE | {"model": SLOW, "temperature": 1}, background=True, stream=True
+        )
+        seen = [next(stream) for _ in range(6)]
+        process.kill()
+    with started("--resume", run) as (server, _):
+        client = openai.OpenAI(base_url=server.url, api_key=KEY)
+        assert client.responses.retrieve(whole.id) == whole and solved(whole.output_text)
+        name = seen[0].response.id
+        *_, last = client.responses.retrieve(name, stream=True, starting_after=seen[-1].sequence_number)
+        assert (last.type, last.response) == ("response.failed", client.responses.retrieve(name))
+        assert last.response.error is not None and "send the request again" in last.response.error.message
 
 
 def test_openai_names_every_error(server: Server) -> None:

@@ -1,0 +1,96 @@
+"""Organizations as tools of an MCP server, by the package `mcp` (the extra `mcp`).
+
+A call runs one episode, which ends with the call. A client that asks for progress is told how many tokens are sampled;
+the package runs no Tasks since its release 2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Annotated
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import BaseModel, Field
+
+from orgthink.record.episode import Episode
+from orgthink.record.folder import RunFolder
+from orgthink.runtime.agent import Agent
+from orgthink.serve.chat import ChatRequest
+from orgthink.serve.episodes import Served, ServedEpisodes
+from orgthink.serve.exchange import facts
+from orgthink.serve.question import RequestError
+from orgthink.serve.stream import answered
+from orgthink.util.redaction import redact
+from orgthink.util.terminal import show
+from orgthink.util.version import __version__
+
+EVERY = 1.0
+"""Seconds between two reports of progress."""
+
+Opened = AbstractAsyncContextManager[tuple[dict[str, Served], ServedEpisodes, RunFolder]]
+"""What is served, by the names of the models, and where it is stored, as long as it is open."""
+
+Problem = Annotated[str, Field(description="The problem, with all that is needed to solve it.", pattern=r"\S")]
+
+
+class Solved(BaseModel):
+    """What a tool returns."""
+
+    answer: str
+    """The answer."""
+    account: str
+    """What it took."""
+
+
+def tool_server(opened: Callable[[], Opened]) -> MCPServer[None]:
+    """A server with a tool for each organization. They are opened when it runs, after it has taken stdout."""
+
+    @asynccontextmanager
+    async def life(server: MCPServer[None]) -> AsyncIterator[None]:
+        async with opened() as (models, episodes, folder):
+            for name, served in models.items():
+                does = (inspect.getdoc(served.organization) or "").partition("\n\n")[0]
+                text = redact(f"{does} It solves a problem with the model {served.base}, which may take minutes.")
+                server.add_tool(_tool(served, episodes), re.sub("[^A-Za-z0-9_.-]", "_", name)[:128], description=text)
+            show(f"{', '.join(models)} as tools, stored in {folder.path}", error=True)
+            yield
+            await episodes.drain()
+
+    return MCPServer("orgthink", version=__version__, lifespan=life, log_level="ERROR")
+
+
+def _tool(served: Served, episodes: ServedEpisodes) -> Callable[[Problem, Context], Awaitable[Solved]]:
+    async def solve(problem: Problem, context: Context) -> Solved:
+        request = {"model": served.base, "messages": [{"role": "user", "content": problem}]}
+        try:
+            episode = answered(await _episode(served, episodes, ChatRequest.model_validate(request), context))
+        except RequestError as error:
+            raise ToolError(redact(str(error))) from error
+        known = facts(episode)
+        spent = f"{known['agents']} agents, {known['sampled_tokens']:,} tokens, {episode.seconds:.1f} s"
+        account = f"{spent}, {known['critical_path']:,} steps on the critical path, episode {episode.id}"
+        if episode.answer is None:
+            raise ToolError(f"no answer ({episode.stop}): {account}")
+        return Solved(answer=redact(episode.answer), account=account)
+
+    return solve
+
+
+async def _episode(served: Served, episodes: ServedEpisodes, question: ChatRequest, context: Context) -> Episode:
+    """The episode of a call. Its tokens are reported while it runs, and it ends if the call is cancelled."""
+    agents: dict[str, Agent] = {}
+    task = episodes.begin(served, question, lambda kind, agent, text: agents.update({agent.id: agent}))
+    reported = 0
+    try:
+        while not (await asyncio.wait({task}, timeout=EVERY))[0]:
+            if (sampled := sum(agent.steps for agent in agents.values())) > reported:
+                await context.report_progress(sampled, message=f"{len(agents)} agents, {sampled:,} tokens")
+                reported = sampled
+        return task.result()
+    finally:
+        task.cancel()
