@@ -1,4 +1,5 @@
-"""`orgthink serve`: organizations as models, for any client of OpenAI's interfaces."""
+"""`orgthink serve` and `orgthink mcp`: organizations as models for clients of OpenAI's interfaces, and as tools for
+clients of the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -14,20 +15,26 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import arg
 
 from orgthink.cli.options import Options
+from orgthink.cli.running import note
 from orgthink.engines import Engines
 from orgthink.evaluation.plan import QUESTION, Evaluation
 from orgthink.evaluation.run import backings
 from orgthink.record.folder import RunFolder, dated
 from orgthink.runtime.clock import run_main
+from orgthink.util.concurrency import innermost
 from orgthink.util.errors import UserError
 from orgthink.util.extras import needing
 from orgthink.util.redaction import conceal
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+
     from orgthink.serve.episodes import Served, ServedEpisodes
 
 KEY = "ORGTHINK_API_KEY"
+LOOPBACK = "127.0.0.1"
+"""Address that only programs on this machine can call."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +83,7 @@ class Serve(ServingOptions):
     Every episode is stored: the page at / shows them while they run, and `orgthink view DIR` shows them afterwards.
     """
 
-    host: str = "127.0.0.1"
+    host: str = LOOPBACK
     """Address to listen at."""
     port: int = 8000
     """Port to listen at; 0 takes a free one."""
@@ -87,7 +94,7 @@ class Serve(ServingOptions):
 
     def __call__(self) -> int:
         key = (self.api_key or os.environ.get(KEY) or "").strip() or None
-        if key is None and self.host not in ("127.0.0.1", "localhost", "::1"):
+        if key is None and self.host not in (LOOPBACK, "localhost", "::1"):
             raise UserError(f"--host {self.host} can be called by others: give --api-key, or set {KEY}")
         conceal(key or "")
         run_main(self._serve(key))
@@ -98,7 +105,7 @@ class Serve(ServingOptions):
             from orgthink.serve.app import application, server
         from orgthink.serve.background import Background
 
-        with listening(self.host, self.port) as place:
+        with _listening(self.host, self.port) as place:
             async with self.opened() as (models, episodes, folder):
                 background = Background(folder.path / "responses")
                 app = application(models, episodes, background, key=key, page=not self.no_page)
@@ -113,7 +120,37 @@ class Serve(ServingOptions):
                 await background.drain()
 
 
-def listening(host: str, port: int) -> socket.socket:
+@dataclass(frozen=True, kw_only=True)
+class Mcp(ServingOptions):
+    """Offer organizations as tools of an MCP server, on stdin and stdout or over HTTP.
+
+    A tool takes a problem and returns the answer with a short account. Every episode is stored.
+    """
+
+    port: int | None = None
+    """Port of this machine to listen at, at the path /mcp; 0 takes a free one. Without it stdin and stdout."""
+
+    def __call__(self) -> int:
+        with needing("mcp"):
+            from orgthink.serve.mcp import tool_server
+        server = tool_server(self.opened)
+        try:
+            run_main(server.run_stdio_async() if self.port is None else self._listen(server, self.port))
+        except BaseExceptionGroup as group:
+            raise innermost(group) from None
+        return 0
+
+    async def _listen(self, tools: MCPServer[None], port: int) -> None:
+        from orgthink.serve.app import server
+
+        with _listening(LOOPBACK, port) as place:
+            app = tools.streamable_http_app(host=LOOPBACK)
+            async with tools.session_manager.run():
+                note(f"http://{LOOPBACK}:{place.getsockname()[1]}/mcp")
+                await server(app).serve([place])
+
+
+def _listening(host: str, port: int) -> socket.socket:
     """A socket that listens. UserError if it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

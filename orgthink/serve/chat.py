@@ -97,7 +97,8 @@ class ChatExchange:
         self._created, self.id = int(time.time()), f"chatcmpl-{secrets.token_hex(12)}"
 
     def whole(self, episode: Episode, lanes: str) -> dict[str, Any]:
-        message = {"role": "assistant", "content": cut(episode.answer or "", self._stops)} | _reasoning(lanes)
+        reasoning = {"reasoning_content": lanes, "reasoning": lanes}  # both names that clients know
+        message = {"role": "assistant", "content": cut(episode.answer or "", self._stops)} | reasoning
         choice = {"index": 0, "message": message, "finish_reason": finish_reason(episode), "logprobs": None}
         return self._head("chat.completion") | {
             "choices": [choice],
@@ -109,7 +110,7 @@ class ChatExchange:
         yield self._chunk({"role": "assistant", "content": ""})
 
     def says(self, text: str) -> Iterator[bytes]:
-        yield self._chunk(_reasoning(text))
+        yield self._chunk({"reasoning_content": text, "reasoning": text})
 
     def ends(self, episode: Episode) -> Iterator[bytes]:
         yield self._chunk({"content": cut(episode.answer or "", self._stops)})
@@ -127,11 +128,6 @@ class ChatExchange:
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self._created, "model": self.question.model}
-
-
-def _reasoning(text: str) -> dict[str, str]:
-    """Reasoning, under both names that clients know."""
-    return {"reasoning_content": text, "reasoning": text}
 
 
 def cut(answer: str, stops: list[str]) -> str:

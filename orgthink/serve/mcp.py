@@ -35,8 +35,6 @@ EVERY = 1.0
 Opened = AbstractAsyncContextManager[tuple[dict[str, Served], ServedEpisodes, RunFolder]]
 """What is served, by the names of the models, and where it is stored, as long as it is open."""
 
-Problem = Annotated[str, Field(description="The problem, with all that is needed to solve it.", pattern=r"\S")]
-
 
 class Solved(BaseModel):
     """What a tool returns."""
@@ -54,9 +52,8 @@ def tool_server(opened: Callable[[], Opened]) -> MCPServer[None]:
     async def life(server: MCPServer[None]) -> AsyncIterator[None]:
         async with opened() as (models, episodes, folder):
             for name, served in models.items():
-                does = (inspect.getdoc(served.organization) or "").partition("\n\n")[0]
-                text = redact(f"{does} It solves a problem with the model {served.base}, which may take minutes.")
-                server.add_tool(_tool(served, episodes), re.sub("[^A-Za-z0-9_.-]", "_", name)[:128], description=text)
+                does = redact((inspect.getdoc(served.organization) or "").partition("\n\n")[0])
+                server.add_tool(_tool(served, episodes), re.sub("[^A-Za-z0-9_.-]", "_", name)[:128], description=does)
             show(f"{', '.join(models)} as tools, stored in {folder.path}", error=True)
             yield
             await episodes.drain()
@@ -64,16 +61,20 @@ def tool_server(opened: Callable[[], Opened]) -> MCPServer[None]:
     return MCPServer("orgthink", version=__version__, lifespan=life, log_level="ERROR")
 
 
-def _tool(served: Served, episodes: ServedEpisodes) -> Callable[[Problem, Context], Awaitable[Solved]]:
-    async def solve(problem: Problem, context: Context) -> Solved:
+def _tool(served: Served, episodes: ServedEpisodes) -> Callable[..., Awaitable[Solved]]:
+    async def solve(
+        problem: Annotated[str, Field(description="A problem, with all that is needed to solve it.", pattern=r"\S")],
+        context: Context,
+    ) -> Solved:
         request = {"model": served.base, "messages": [{"role": "user", "content": problem}]}
         try:
             episode = answered(await _episode(served, episodes, ChatRequest.model_validate(request), context))
         except RequestError as error:
             raise ToolError(redact(str(error))) from error
-        known = facts(episode)
-        spent = f"{known['agents']} agents, {known['sampled_tokens']:,} tokens, {episode.seconds:.1f} s"
-        account = f"{spent}, {known['critical_path']:,} steps on the critical path, episode {episode.id}"
+        account = (
+            "{agents} agents, {sampled_tokens:,} tokens, {critical_path:,} steps on the critical path, "
+            "{seconds:.1f} s, episode {episode_id}"
+        ).format_map(facts(episode))
         if episode.answer is None:
             raise ToolError(f"no answer ({episode.stop}): {account}")
         return Solved(answer=redact(episode.answer), account=account)

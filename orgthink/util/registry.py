@@ -261,7 +261,7 @@ COMMANDS: Registry[Any] = Registry(
         "train": "orgthink.cli.train:Train",
         "size": "orgthink.cli.size:Size",
         "serve": "orgthink.cli.serve:Serve",
-        "mcp": "orgthink.cli.mcp:Mcp",
+        "mcp": "orgthink.cli.serve:Mcp",
         "export": "orgthink.cli.export:Export",
         "measure": "orgthink.cli.measure:Measure",
         "compare": "orgthink.cli.measure:Compare",

@@ -75,7 +75,7 @@ async def test_a_call_is_an_episode_with_an_answer_and_an_account(tmp_path: Path
     assert found.structured_content is not None and not found.is_error
     assert found.structured_content["answer"] == episode.answer == "three" and episode.problem.text == "How many?"
     account = found.structured_content["account"]
-    assert re.fullmatch(r"2 agents, \d+ tokens, \d\.\d s, \d+ steps on the critical path, episode \S+", account)
+    assert re.fullmatch(r"2 agents, \d+ tokens, \d+ steps on the critical path, \d\.\d s, episode \S+", account)
     assert episode.id in account
 
 

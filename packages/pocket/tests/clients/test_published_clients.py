@@ -22,6 +22,7 @@ from question import QUESTION, solved
 pytestmark = pytest.mark.clients
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[3]
 KEY = "a-key"
 ASK: Any = {"messages": [{"role": "user", "content": QUESTION}], "temperature": 0}
 MODEL, SLOW = "asyncthink-pocket-organizer", "slow-pocket-base"
@@ -168,6 +169,13 @@ def test_openai_responses_in_the_background(server: Server) -> None:
         assert next(iter(stream)).sequence_number == 4
     with pytest.raises(openai.NotFoundError, match="there is no response"):
         client.responses.retrieve("resp_1")
+
+
+def test_openai_does_what_the_page_shows(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"^```py\n(.*?)^```", (ROOT / "docs" / "serving.md").read_text(), re.DOTALL | re.MULTILINE)
+    exec(block.replace("http://127.0.0.1:8000/v1", server.url).replace('"none"', repr(KEY)), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "4 response.reasoning_summary_text.delta" and any("response.completed" in one for one in lines)
 
 
 def test_openai_comes_back_to_a_stream_and_ends_it(server: Server) -> None:
