@@ -24,6 +24,7 @@ from orgthink.runtime.clock import run_main
 from orgthink.util.concurrency import innermost
 from orgthink.util.errors import UserError
 from orgthink.util.extras import needing
+from orgthink.util.files import cut_torn_line, open_to_append
 from orgthink.util.redaction import conceal
 from orgthink.util.terminal import show
 
@@ -64,6 +65,8 @@ class ServingOptions(Options):
             models = await _served(plan, engines)
             folder = self._folder(list(models))
             with folder.journal(redo=None) as journal:
+                with open_to_append(folder.episodes_file) as file:
+                    cut_torn_line(file)
                 yield models, ServedEpisodes(journal, self.concurrency), folder
 
     def _folder(self, models: list[str]) -> RunFolder:

@@ -231,7 +231,6 @@ class RunFolder:
                 raise UserError(f"another process started another run in {self.path}: choose another folder")
             episodes = [] if redo is None else self._settle(redo)
             with open_to_append(self.episodes_file) as file, open_to_append(self.path / "metrics.jsonl") as metrics:
-                cut_torn_line(file)
                 cut_torn_line(metrics)
                 yield Journal(episodes, file, metrics)
 

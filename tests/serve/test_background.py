@@ -88,7 +88,7 @@ async def test_a_response_goes_on_without_its_client_who_comes_back(tmp_path: Pa
     assert [one["sequence_number"] for one in both] == list(range(len(both)))
     assert both[-1]["type"] == "response.completed"
     said = "".join(one["delta"] for one in both if one["type"] == "response.reasoning_summary_text.delta")
-    assert said.count("word ") == 200
+    assert said.count("word") == 200
 
 
 async def test_a_quiet_response_keeps_its_stream_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

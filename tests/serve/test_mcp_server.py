@@ -11,12 +11,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 pytest.importorskip("mcp")
+from loopback import MODEL, loopback, says
 from mcp import Client, StdioServerParameters, stdio_client
 from rule_engine import RuleEngine
-from serve.test_serve import organizer, serving
+from serve.test_serve import organizer
 
 from orgthink.engines.engine import EngineError
 from orgthink.organizations.asyncthink import AsyncThink
@@ -133,48 +135,45 @@ async def test_a_call_that_fails_says_why(
 
 
 def command(url: str, folder: Path, *more: str) -> list[str]:
-    given = ["--url", f"{url}/v1", "--model", "sequential-rule", "--organizations", "asyncthink", "one=sequential"]
+    given = ["--url", url, "--model", MODEL, "--organizations", "asyncthink", "one=sequential"]
     return ["-m", "orgthink", "mcp", *given, "--set", "tolerant=true", "--out", str(folder), *more]
 
 
 async def test_the_command_speaks_over_its_pipes(tmp_path: Path) -> None:
-    """Its model is that of `orgthink serve`."""
-    async with serving(tmp_path) as server:
-        base = str(server.client.base_url).rstrip("/")
-        program = StdioServerParameters(command=sys.executable, args=command(base, tmp_path / "mcp"))
+    async with loopback(says("I think: <ANSWER> three </ANSWER>")) as server:
+        program = StdioServerParameters(command=sys.executable, args=command(server.url, tmp_path / "mcp"))
         async with Client(stdio_client(program)) as client:
             names = [tool.name for tool in (await client.list_tools()).tools]
             found = await client.call_tool(names[1], ASK)
-    assert names == ["asyncthink-sequential-rule", "one-sequential-rule"]
+    assert names == ["asyncthink-tiny", "one-tiny"]
     assert found.structured_content is not None and found.structured_content["answer"] == "three"
     (episode,) = RunFolder.open(tmp_path / "mcp").episodes()
-    assert episode.answer == "three" and episode.organization == "one"
+    assert (episode.answer, episode.organization) == ("three", "one")
 
 
 async def test_the_command_speaks_over_http_to_this_machine_only(tmp_path: Path) -> None:
-    async with serving(tmp_path) as server:
-        base = str(server.client.base_url).rstrip("/")
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, *command(base, tmp_path / "mcp", "--port", "0"), stderr=subprocess.PIPE
-        )
+    async with loopback(says("I think: <ANSWER> three </ANSWER>")) as server:
+        given = command(server.url, tmp_path / "mcp", "--port", "0")
+        process = await asyncio.create_subprocess_exec(sys.executable, *given, stderr=subprocess.PIPE)
         try:
             assert process.stderr is not None
             text = ""
             while (place := re.search(r"http://127\.0\.0\.1:\d+/mcp", text)) is None:
-                text += (await asyncio.wait_for(process.stderr.readline(), 30)).decode()
+                text += (await asyncio.wait_for(process.stderr.readline(), 60)).decode()
             async with Client(place[0]) as client:
-                found = await client.call_tool("one-sequential-rule", ASK)
-            elsewhere = await server.client.post(place[0], json={}, headers={"host": "evil.example"})
+                found = await client.call_tool("one-tiny", ASK)
+            async with httpx2.AsyncClient() as stranger:
+                refused = await stranger.post(place[0], json={}, headers={"host": "evil.example"})
         finally:
             process.terminate()
             await process.wait()
     assert found.structured_content is not None and found.structured_content["answer"] == "three"
-    assert elsewhere.status_code == 421
+    assert refused.status_code == 421
 
 
 @pytest.mark.parametrize("more", [[], ["--port", "0"]])
 def test_a_server_that_is_not_there_is_one_line(tmp_path: Path, more: list[str]) -> None:
-    given = [sys.executable, *command("http://127.0.0.1:9", tmp_path / "mcp", *more)]
+    given = [sys.executable, *command("http://127.0.0.1:9/v1", tmp_path / "mcp", *more)]
     ended = subprocess.run(given, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2 and ended.stdout == "" and ended.stderr.startswith("orgthink: ")
     assert len(ended.stderr.splitlines()) == 1, ended.stderr
