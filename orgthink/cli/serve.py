@@ -137,6 +137,8 @@ class Mcp(ServingOptions):
         with needing("mcp"):
             from orgthink.serve.mcp import tool_server
         server = tool_server(self.opened)
+        if self.port is None:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the package reads stdin to its end, also after Ctrl-C
         try:
             run_main(server.run_stdio_async() if self.port is None else self._listen(server, self.port))
         except BaseExceptionGroup as group:
