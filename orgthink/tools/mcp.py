@@ -35,7 +35,7 @@ from orgthink.util.redaction import conceal_proxies, longest, redact, redact_for
 from orgthink.util.secrets import command_words, expand
 from orgthink.util.terminal import MOST_QUOTED, excerpt, reason
 
-with needing("mcp", "tools of MCP servers"):
+with needing("mcp", "a tool of an MCP server"):
     from mcp import Client, MCPError, StdioServerParameters, stdio_client
     from mcp.client.streamable_http import streamable_http_client
     from mcp.types import (

@@ -317,4 +317,4 @@ async def test_a_server_behind_a_url_and_behind_it_again() -> None:
 def test_without_the_extra_it_says_how_to_get_it() -> None:
     code = "import sys; sys.modules['mcp'] = None\nimport orgthink.tools.mcp"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert f"UserError: tools of MCP servers need mcp: {pip_install('mcp')}" in ran.stderr
+    assert f"UserError: a tool of an MCP server needs mcp: {pip_install('mcp')}" in ran.stderr
