@@ -1,4 +1,5 @@
-"""Hooks of the documentation site: links to files of the repository, and no resource from other servers."""
+"""Hooks of the documentation site: links to files of the repository, the order of search results, and no resource from
+other servers."""
 
 from __future__ import annotations
 
@@ -10,9 +11,14 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 
+BACKGROUND = ("api", "arena", "gpu_facts", "lessons", "papers/", "security", "speed")
+"""Pages that the search finds after the guides."""
+
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Links to files of the repository become text: the site does not have them."""
+    if page.file.src_uri.startswith(BACKGROUND):
+        page.meta["search"] = {"boost": 0.2}
     depth = page.file.src_uri.count("/") + 1
     return re.sub(rf"\[([^\]]*)\]\((?:\.\./){{{depth}}}[^)]*\)", r"\1", markdown)
 

@@ -17,6 +17,14 @@ from browser import start_chromium
 ROOT = Path(__file__).parent.parent
 SOUGHT = {"install": "install", "checkpoint": "train", "resume training": "train", "majority vote": "organizations"}
 """Words typed into the search → page that must come first."""
+GUIDES = {
+    "docker": "install",
+    "gsm8k": "tasks",
+    "budget": "endpoint",
+    "own data": "tasks",
+    "multiple gpus": "your_gpus",
+}
+"""The same for words that stand in no heading: guides come before the generated reference, the arena and the papers."""
 
 
 @pytest.mark.parametrize("words", SOUGHT)
@@ -54,7 +62,7 @@ def test_the_right_page_comes_first_in_the_browser(tmp_path):
     driver = start_chromium(tmp_path / "profile")
     try:
         with served(site) as url:
-            for words, page in SOUGHT.items():
+            for words, page in (SOUGHT | GUIDES).items():
                 driver.get(f"{url}/index.html?q={words}")
                 result = "return document.querySelector('.md-search-result__link')?.href"
                 found = WebDriverWait(driver, 30).until(lambda _: driver.execute_script(result))  # noqa: B023
