@@ -48,13 +48,12 @@ async def events(
         if task.done() and texts.empty():
             break
     try:
-        last = exchange.ends(answered(await task))
+        await asyncio.wait({task})
+        if task.cancelled():
+            raise RequestError("a client ended it", 499, code=CANCELLED)
+        last = exchange.ends(answered(task.result()))
     except RequestError as error:
         last = exchange.fails(error)
-    except asyncio.CancelledError:
-        if not task.cancelled() or (here := asyncio.current_task()) is None or here.cancelling():
-            raise
-        last = exchange.fails(RequestError("a client ended it", 499, code=CANCELLED))
     for sent in last:
         yield sent
 
