@@ -55,9 +55,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def program() -> NoReturn:
-    """The command `orgthink`: `main`, and then an exit that does not wait for a hanging thread, such as a grader's."""
+    """The command `orgthink`: `main`, and then an exit that does not wait for a hanging thread, such as a grader's.
+
+    In a process of torchrun, PyTorch's threads may still free tensors, which aborts a program that unloads Python.
+    """
     code = main()
-    if not have_ended():
+    if not have_ended() or "TORCHELASTIC_RUN_ID" in os.environ:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()

@@ -55,7 +55,7 @@ def together(lead: Callable[[], int], follow: Callable[[], None]) -> int:
             code = lead()
         finally:
             broadcast(None)
-    dist.destroy_process_group()  # its threads would abort the exit
+    dist.destroy_process_group()
     return code
 
 

@@ -78,7 +78,7 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     words += ["--steps", "6", "--set", *HOW, *further]
     assert main(["train", *words, "--out", str(place / "one")]) == 0
     done = together(*words, "--out", str(place / "two"))
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("the model is in") == 1  # the first process alone says so
     return Runs(base, place / "one", place / "two")
 
