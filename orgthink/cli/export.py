@@ -107,10 +107,10 @@ class ExportOtlp:
 
     def __call__(self) -> int:
         with needing("otel"):
-            from orgthink.export.otlp import Collector, name_of, with_beginnings
+            from orgthink.export.otlp import Collector, with_beginnings
         collector, folder, count = Collector(self.endpoint, content=self.content), RunFolder.open(self.run), 0
         for count, (episode, began) in enumerate(with_beginnings(folder), 1):
-            why = collector.send(collector.spans(episode, name_of(folder), began))
+            why = collector.send(collector.spans(episode, folder.name, began))
             if why is not None:
                 raise Failure(f"{count - 1} episodes are at {collector.name}, the next did not arrive: {why}")
         show(f"{count} episodes are at {collector.name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -121,7 +121,7 @@ class Compare:
             return 0
         for name, (one, other) in differing.items():
             show(one_line(f"{name}: {one or '–'} → {other or '–'}"))
-        self._print(compared)
+        self._print(compared, [name for name in UNITS if name != "seconds" or all(map(_timed_alone, folders))])
         for name, of_one in flipped.items():
             _list_flips(name, of_one)
         return 0
@@ -142,11 +142,11 @@ class Compare:
         pair = pick("organization of the first run", old, before), pick("organization of the second", new, after)
         return {new if old == new else f"{old} → {new}": pair}
 
-    def _print(self, compared: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-        """Print each organization's measures in both runs, with paired 95 % intervals and the change in %."""
+    def _print(self, compared: Mapping[str, Mapping[str, Mapping[str, Any]]], names: Sequence[str]) -> None:
+        """Print these measures of each organization in both runs, with paired 95 % intervals and the change in %."""
         rows = [["", f"{self.after} against", str(self.before), "difference", "change %", "problems"]]
         for name, measures in compared.items():
-            for measure, found in measures.items():
+            for measure, found in ((each, measures[each]) for each in names):
                 label, factor, digits = UNITS[measure]
                 mean = {"mean": found["baseline"], "low": None, "high": None}
                 change = "–" if found["change"] is None else f"{100 * found['change']:+.0f}"
@@ -154,6 +154,11 @@ class Compare:
                 first = excerpt(name) if measure == "all_correct" else ""
                 rows.append([first, label, interval(mean, factor, digits), gap, change, n])
         show("", *lay_out(rows[0], rows[1:], shutil.get_terminal_size((120, 24)).columns))
+
+
+def _timed_alone(folder: RunFolder) -> bool:
+    """Whether one episode ran at a time; otherwise the order of queueing decides the seconds."""
+    return folder.config["kind"] == "eval" and folder.settings("eval", Evaluation).concurrency == 1
 
 
 def _list_flips(name: str, found: list[Flip]) -> None:

@@ -131,6 +131,7 @@ class Story:
 
     def __init__(self) -> None:
         self._pending: dict[str, str] = {}
+        show("\nsteps  agent          (each agent counts its own decoding steps)")
 
     def watch(self, kind: str, agent: Agent, text: str) -> None:
         """The watcher of a session."""

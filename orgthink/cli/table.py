@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from orgthink.evaluation.plan import Evaluation
@@ -61,6 +62,8 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
 def conditions(folder: RunFolder) -> dict[str, str]:
     """The conditions of a run's numbers, as its config.json has them."""
     made = {"orgthink": f"{folder.config['orgthink']} {folder.config.get('commit') or ''}".rstrip()}
+    if folder.config["kind"] == "train":
+        return _training(folder.config["settings"]) | made
     if folder.config["kind"] != "eval":
         return made
     plan = folder.settings("eval", Evaluation)
@@ -83,6 +86,16 @@ def conditions(folder: RunFolder) -> dict[str, str]:
     roles = {f"model of {name}": str(role.engine.model) for name, role in plan.roles.items()}
     own = {f"{label}'s model": str(spec.engine.model) for label, spec in plan.organizations.items() if spec.engine}
     return found | roles | own | {f"{label} with": how for label, how in plan.matched.items()} | made
+
+
+def _training(settings: Any) -> dict[str, str]:
+    """Conditions of a training, as far as its settings have them: they may be those of an unknown recipe."""
+    found: dict[str, Any] = {}
+    with suppress(KeyError, TypeError, AttributeError):
+        job, own = settings["job"], settings["job"]["settings"]
+        found = {"recipe": settings.get("recipe"), "model": job.get("model"), "steps": own.get("steps")}
+        found["task"] = own.get("rollout", job).get("task")
+    return {name: excerpt(str(value)) for name, value in found.items() if value is not None}
 
 
 def _bill(summary: Mapping[str, Mapping[str, Any]]) -> str:

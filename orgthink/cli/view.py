@@ -24,6 +24,7 @@ from orgthink.util.files import write_whole
 from orgthink.util.registry import registered_only
 from orgthink.util.terminal import show
 from orgthink.view import live_page, render
+from orgthink.view.curves import curves, named
 from orgthink.view.growing import Growing
 from orgthink.view.transcript import transcript
 
@@ -37,7 +38,7 @@ MOST_EPISODES = 2_000
 class View:
     """Write a run as one self-contained HTML page; it opens in any browser, without a server.
 
-    Episodes of a training are grouped by step.
+    The page of a training has its learning curves, and its episodes by step.
     """
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
@@ -91,7 +92,8 @@ class View:
         return self._of_training(folder) if folder.config["kind"] == "train" else list(folder.episodes())
 
     def _of_training(self, folder: RunFolder) -> list[Episode]:
-        """The episodes of the steps to show, grouped by step. UserError without episodes."""
+        """The episodes of the steps to show, grouped by step. UserError without episodes, except for the page of a
+        whole fine-tuning: it has only curves."""
         steps, groups = 0, list[list[Episode]]()
         for step, group in groupby(folder.episodes(), lambda episode: episode.step):
             steps += 1
@@ -99,7 +101,8 @@ class View:
                 groups.append([replace(episode, organization=f"step {step}") for episode in group])
             while self.episode is None and len(groups) > 1 and sum(map(len, groups)) > MOST_EPISODES:
                 groups.pop(0)
-        if not groups:
+        curves_only = self.step is None and self.episode is None and not self.transcript and any(folder.metrics())
+        if not groups and not curves_only:
             known = f" of step {self.step}: it has {steps} others" if steps else ": only rollouts are recorded"
             raise UserError(f"{folder.path} has no episodes{known}")
         if self.step is None and len(groups) < steps:
@@ -110,12 +113,13 @@ class View:
 def _html(folder: RunFolder, episodes: list[Episode]) -> str:
     """The page of a run's episodes, in the order of its plan if it is known."""
     summary = None
+    lines = map(named, folder.metrics()) if folder.config["kind"] == "train" else ()
     if folder.config["kind"] == "eval":
         with suppress(UserError):  # a task or an organization that is not installed here
             resolved = recorded(folder)
             episodes = resolved.in_order(episodes)
             summary = resolved.summary(episodes)  # with the organizations' own measures
-    return render(episodes, title=folder.path.resolve().name, summary=summary, notes=conditions(folder))
+    return render(episodes, title=folder.name, summary=summary, notes=conditions(folder), curves=curves(lines))
 
 
 class Following(ThreadingHTTPServer):
@@ -126,7 +130,7 @@ class Following(ThreadingHTTPServer):
     def __init__(self, folder: RunFolder, port: int, everything: Callable[[], str]) -> None:
         """`everything` makes the page of all episodes. UserError if the port is not free."""
         self.growing, self.everything, self.one_at_a_time = Growing(folder), everything, threading.Lock()
-        self.page = live_page(folder.path.resolve().name, conditions(folder), whole="all")
+        self.page = live_page(folder.name, conditions(folder), whole="all")
         try:
             super().__init__((HOST, port), _Requests)
         except (OSError, OverflowError) as error:

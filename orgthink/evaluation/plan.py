@@ -250,7 +250,7 @@ class Resolved:
     ) -> dict[str, dict[str, Any]]:
         """The summary of its episodes, with the organizations' own measures, by these prices or else the plan's."""
         own = {label: surviving_measures(one.measures) for label, one in self.organizations.items()}
-        return summarise(episodes, own, prices or self.plan.prices)
+        return summarise(episodes, own, prices or self.plan.prices, timed_alone=self.plan.concurrency == 1)
 
 
 def resolve(plan: Evaluation) -> Resolved:

@@ -68,11 +68,6 @@ class Collector:
         return excerpt(self._complaints.last or "no reason given", 200)
 
 
-def name_of(folder: RunFolder) -> str:
-    """The name of a run, on which the ids of its spans depend."""
-    return folder.path.resolve().name
-
-
 def with_beginnings(folder: RunFolder) -> Iterator[tuple[Episode, float]]:
     """The episodes of a run, and when each began, in seconds since 1970.
 

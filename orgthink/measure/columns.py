@@ -83,7 +83,8 @@ _QUANTITIES = (
     Column("replies", "replies", "of models", "Replies of models; an agent that goes on gives another one.", digits=1),
     Column(
         "seconds", "seconds", "wall clock",
-        "Time of an episode from start to end, while other episodes of the run were running.", Better.LOWER, 2,
+        "Time of an episode from start to end, while no other episode of the run was running.", Better.LOWER, 2,
+        needs="timed_alone",
     ),
     Column(
         "concurrency_pool", "η", "agents",

@@ -92,6 +92,8 @@ def summarise(
     episodes: Iterable[Episode],
     own: Mapping[str, Mapping[str, Measure]] | None = None,
     prices: Prices | None = None,
+    *,
+    timed_alone: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """Organization → measure → `{mean, low, high, n}`, as JSON values; organizations in order of their first episodes.
 
@@ -109,11 +111,17 @@ def summarise(
     - `own` has further measures by the label of the organization; their means are in `measures`.
     - With `prices`: `dollars` of an episode, their sum `dollars_total`, and the part of that which our own counts
       estimate, `dollars_estimated`.
+    - `timed_alone`, if one episode ran at a time. Otherwise the order of queueing decides `seconds`, so that tables and
+      pages leave them out.
     """
     by_organization: defaultdict[str, list[Episode]] = defaultdict(list)
     for episode in episodes:
         by_organization[episode.organization].append(episode)
-    return {name: _summary(attempts, (own or {}).get(name, {}), prices) for name, attempts in by_organization.items()}
+    alone = {"timed_alone": True} if timed_alone else {}
+    return {
+        name: _summary(attempts, (own or {}).get(name, {}), prices) | alone
+        for name, attempts in by_organization.items()
+    }
 
 
 def compare(first: Iterable[Episode], second: Iterable[Episode], measure: Measure = all_correct) -> Estimate:

@@ -6,6 +6,7 @@ failed.jsonl     episodes that failed because of the engine and were run again
 metrics.jsonl    one line of numbers a step
 crashes.log      tracebacks of episodes that ended with a bug
 summary.json     measures of the episodes
+tracker.json     where the numbers are logged, besides metrics.jsonl
 view.html        a page about the run
 """
 
@@ -50,7 +51,13 @@ T = TypeVar("T")
 LONGEST_TRACEBACK = 20_000
 """Characters of a traceback that are stored: its end."""
 
-_FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "crashes.log", "summary.json", "view.html")
+TRACKER = "tracker.json"
+"""The tracker of a run, and the run's id there."""
+
+_FILES = (
+    "config.json", TRACKER, "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "crashes.log", "summary.json",
+    "view.html",
+)  # fmt: skip
 
 _PREPARED = ("archive.json", "best.json", "bank.json", "population.json", "prepared.json", "spent.json")
 """Files of searches in the arena."""
@@ -188,6 +195,11 @@ class RunFolder:
             raise UserError(f"{path} is not a run folder: its config.json was written by another program")
         require_version(config["schema_version"], file)
         return cls(path, config)
+
+    @property
+    def name(self) -> str:
+        """The name of the run; it is the folder's, wherever a command is called."""
+        return self.path.resolve().name
 
     @property
     def episodes_file(self) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 from orgthink.measure.summary import summarise
 from orgthink.record.episode import Episode
-from orgthink.view.pack import conditions, pack
+from orgthink.view.curves import Curves
+from orgthink.view.pack import Part, conditions, pack
 
-__all__ = ["LivePage", "live_page", "render"]
+__all__ = ["LivePage", "Part", "live_page", "render"]
 
 SCRIPTS = ("dom", "summary", "plot", "curves", "rows", "list", "lanes", "symbols", "math", "text", "episode", "keys")
 """Files of the page's script, in order; `poll` and `main` follow."""
@@ -31,14 +32,19 @@ def render(
     title: str = "orgthink",
     summary: Mapping[str, Mapping[str, Any]] | None = None,
     notes: Mapping[str, str] | None = None,
+    curves: Curves | None = None,
+    introduction: Sequence[str] = (),
+    parts: Sequence[Part] = (),
 ) -> str:
     """The page of these episodes. `summary` has the content of `summary.json`; by default it is computed.
 
-    `notes` are conditions that episodes do not record, such as budgets.
+    `notes` are conditions that episodes do not record, such as budgets. `curves` are those of a training.
+    `introduction` has the page's first paragraphs. With `parts`, organizations are compared within their part only.
     """
     listed = list(episodes)
-    known = {**conditions(listed), **(notes or {})}
-    return _page(title, known, pack(listed, summarise(listed) if summary is None else summary)).text
+    known = {**(conditions(listed) if listed else {}), **(notes or {})}
+    packed = pack(listed, summarise(listed) if summary is None else summary, parts)
+    return _page(title, known, {"curves": curves, "introduction": list(introduction), **packed}).text
 
 
 class LivePage(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,12 +17,11 @@ from orgthink.record.episode_json import load
 from orgthink.record.folder import RunFolder
 from orgthink.util.files import LONGEST_LINE, open_to_read
 from orgthink.util.terminal import excerpt
+from orgthink.view.curves import curves, named
 from orgthink.view.pack import listed, opened
 
 RECENT = 200
 """Newest episodes that are listed."""
-POINTS = 400
-"""Most points of a curve."""
 BATCH = 500
 """Most lines of a file that one look reads."""
 MOST = 10**12
@@ -142,7 +140,7 @@ class Growing:
         except (ValueError, RecursionError):
             numbers = None
         if isinstance(numbers, dict):
-            self._metrics.append(dict(_numbers(numbers)))
+            self._metrics.append(named(numbers))
         else:
             self._trouble = f"metrics.jsonl, byte {place}: not a JSON object"
 
@@ -154,7 +152,7 @@ class Growing:
             "done": done,
             "total": total,
             "facts": [["steps" if self._trained else "episodes", ended], *self._facts()],
-            "curves": _curves(self._metrics),
+            "curves": curves(self._metrics),
             "trouble": self._trouble,
         }
 
@@ -182,24 +180,3 @@ def _total(config: Mapping[str, Any]) -> int | None:
         return None
     planned = math.prod(factors) if all(isinstance(factor, int) and abs(factor) <= MOST for factor in factors) else None
     return None if planned is None or planned > MOST else planned
-
-
-def _numbers(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, float]]:
-    """Names and values of all finite numbers of a line; the name of an inner object is a prefix."""
-    for name, value in values.items():
-        if isinstance(value, dict) and not prefix:
-            yield from _numbers(value, f"{name}: ")
-        elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max:
-            yield f"{prefix}{name}".replace("_", " "), float(value)
-
-
-def _curves(lines: list[dict[str, float]]) -> dict[str, list[tuple[float, float]]]:
-    """Step and value of every metric, at most `POINTS` of each, the newest included."""
-    every = max(1, math.ceil(len(lines) / POINTS))
-    first = (len(lines) - 1) % every
-    curves: dict[str, list[tuple[float, float]]] = {}
-    for number, line in list(enumerate(lines, 1))[first::every]:
-        for name, value in line.items():
-            if name != "step":
-                curves.setdefault(name, []).append((line.get("step", number), value))
-    return curves

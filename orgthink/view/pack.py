@@ -9,7 +9,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from orgthink.measure.columns import Better, Column, columns
 from orgthink.measure.latency import concurrency, critical_path
@@ -29,11 +29,24 @@ def _index(texts: Texts, text: str) -> int:
     return texts.setdefault(text, len(texts))
 
 
-def pack(episodes: Iterable[Episode], summary: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """All data that the page shows, as JSON values."""
+class Part(NamedTuple):
+    """Organizations that are compared with each other, on the same problems."""
+
+    title: str
+    """What is compared, and on what."""
+    organizations: Sequence[str]
+    """Their names in the summary. All rows of a part are next to each other."""
+    result: str
+    """What came out, in words."""
+
+
+def pack(
+    episodes: Iterable[Episode], summary: Mapping[str, Mapping[str, Any]], parts: Sequence[Part] = ()
+) -> dict[str, Any]:
+    """All data that the page shows, as JSON values. The best value of a column is that of a part."""
     texts: Texts = {}
     rows = [_episode(episode, texts) for episode in episodes]
-    return {**table(summary), "episodes": rows, "texts": list(texts)}
+    return {**table(summary, parts), "episodes": rows, "texts": list(texts)}
 
 
 def listed(episode: Episode, name: str, problem: str) -> dict[str, Any]:
@@ -228,12 +241,15 @@ def _ranges(steps: Range, seconds: Range) -> list[float]:
     return [*steps, round(seconds[0], 4), round(seconds[1], 4)]
 
 
-def table(summary: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def table(summary: Mapping[str, Mapping[str, Any]], parts: Sequence[Part] = ()) -> dict[str, Any]:
     """`columns` and `summary`, one row an organization, whose `values` are in the order of the columns."""
     found = columns(summary)
     values = [[_interval(column.value(row)) for column in found] for row in summary.values()]
+    names = list(summary)
+    groups = [[names.index(name) for name in part.organizations] for part in parts] or [list(range(len(names)))]
     return {
-        "columns": [_column(column, [row[i] for row in values]) for i, column in enumerate(found)],
+        "columns": [_column(column, [row[i] for row in values], groups) for i, column in enumerate(found)],
+        "parts": [part._asdict() for part in parts],
         "summary": [
             {
                 "organization": name,
@@ -256,7 +272,7 @@ def best(means: Sequence[float | None], better: Better | None, digits: int) -> l
     return [place for place, value in known.items() if value == most]
 
 
-def _column(column: Column, values: Sequence[Interval | None]) -> dict[str, Any]:
+def _column(column: Column, values: Sequence[Interval | None], groups: Iterable[Sequence[int]]) -> dict[str, Any]:
     digits = max(1, column.digits)
     means = [None if value is None or value[0] is None else column.factor * value[0] for value in values]
     return {
@@ -267,7 +283,7 @@ def _column(column: Column, values: Sequence[Interval | None]) -> dict[str, Any]
         "better": column.better,
         "factor": column.factor,
         "digits": digits,
-        "best": best(means, column.better, digits),
+        "best": [places[i] for places in groups for i in best([means[p] for p in places], column.better, digits)],
     }
 
 

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from orgthink.cli import main
 from orgthink.export import otlp
-from orgthink.export.otlp import Collector, name_of, with_beginnings
+from orgthink.export.otlp import Collector, with_beginnings
 from orgthink.export.spans import trace_spans
 from orgthink.record.folder import RunFolder
 from orgthink.util import redaction
@@ -119,7 +119,7 @@ def test_keys_go_only_to_the_collector(receiver: Receiver, folder: RunFolder, ca
     assert headers["x-team-key"] == f"Bearer {SECRET}" and path == f"/v1/traces?key={SECRET[::-1]}"
     echo = replace(EPISODES[0], answer=f"the key is {SECRET}, the password pass-word-in-url\ud800")
     collector = Collector(place, content=True)
-    assert collector.send(collector.spans(echo, name_of(folder), 0.0)) is None
+    assert collector.send(collector.spans(echo, folder.name, 0.0)) is None
     receiver.status = 400
     assert main(["export", "otlp", str(folder.path), "--endpoint", f"{place}?key={SECRET[::-1]}"]) == 1
     everything = "".join(str(span) for span in receiver.spans) + "".join(capfd.readouterr())

@@ -27,7 +27,8 @@ from orgthink.record.episode import Episode
 from orgthink.record.episode_json import dump
 from orgthink.record.folder import RunFolder
 from orgthink.view import growing
-from orgthink.view.growing import POINTS, Growing
+from orgthink.view.curves import POINTS
+from orgthink.view.growing import Growing
 
 EPISODES = sample.episodes(rounds=1)
 TRAINING = {"job": {"settings": {"steps": 50}}}

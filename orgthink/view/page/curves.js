@@ -1,9 +1,16 @@
-// Curves of a training: one small chart for each metric.
+// Curves of a training: one small chart for each metric, the most important ones first.
+
+const FIRST = [/^reward$/, /^all correct$/, /^right: /, /^critical path steps$/, /^loss$/];
 
 function drawCurves(curves) {
   const entries = Object.entries(curves);
   const constant = ([, points]) => points.length > 1 && points.every(([, value]) => value === points[0][1]);
-  byId("charts").replaceChildren(...entries.filter((entry) => !constant(entry)).map(curve));
+  const changing = entries.filter((entry) => !constant(entry));
+  const first = FIRST.flatMap((wanted) => changing.filter(([name]) => wanted.test(name)));
+  const others = changing.filter((entry) => !first.includes(entry));
+  byId("charts").replaceChildren(...first.map(curve));
+  byId("more-charts").replaceChildren(...others.map(curve));
+  byId("more").hidden = !others.length;
   const same = entries.filter(constant).map(([name, points]) => `${name} ${brief(points[0][1])}`);
   byId("constant").textContent = same.length ? `The same at every step: ${same.join(", ")}.` : "";
 }

@@ -72,7 +72,8 @@ const pairs = (found) => found.map(([name, value]) => h("div", {}, h("dt", {}, n
 const explained = (title, found) =>
   h("details", { class: "meanings" }, h("summary", {}, title), h("dl", {}, pairs(found)));
 
-// --- marks: one colour and one shape for each organization, wherever it appears
+// --- marks: one colour and one shape for each organization, wherever it appears. They are hollow, so that those of
+// equal values are seen; the second half of many organizations is solid.
 
 const SHAPES = [
   "M0,-5.5A5.5,5.5 0 1 1 -0.01,-5.5Z",
@@ -85,15 +86,16 @@ const SHAPES = [
 
 const markOf = (organization) => {
   const i = Math.max(0, data.organizations.indexOf(organization));
-  return { shape: SHAPES[i % SHAPES.length], tone: `tone${i % SHAPES.length}` };
+  const tone = `tone${i % SHAPES.length}`;
+  return { shape: SHAPES[i % SHAPES.length], look: i < SHAPES.length ? tone : `${tone} solid` };
 };
 
 function mark(organization) {
-  const { shape, tone } = markOf(organization);
+  const { shape, look } = markOf(organization);
   return s(
     "svg",
-    { class: "mark", viewBox: "-8 -8 16 16", "aria-hidden": "true" },
-    s("path", { d: shape, class: tone }),
+    { class: `mark ${look}`, viewBox: "-8 -8 16 16", "aria-hidden": "true" },
+    s("path", { d: shape }),
   );
 }
 

@@ -28,15 +28,20 @@ function hashId() {
 
 const openHash = () => data.episodes.find((e) => e.id === hashId());
 
-/** The most instructive episode: right, by several agents, on a short critical path. */
+/** The most instructive episode: right, by several agents that decode at once, on a short critical path. */
 function bestEpisode() {
   const right = (e) => (e.grade === null ? 0 : e.grade[0] / e.grade[1]);
   const together = view.rows.filter((e) => e.agents.filter((agent) => agent.spans.length).length > 1);
-  return together.sort((a, b) => right(b) - right(a) || a.steps - b.steps)[0] || view.rows[0] || null;
+  return together.sort((a, b) => right(b) - right(a) || b.concurrency - a.concurrency || a.steps - b.steps)[0] || view.rows[0] || null;
 }
 
 drawSummary();
 drawList();
+if (data.curves && Object.keys(data.curves).length) {
+  byId("progress").hidden = false;
+  drawCurves(data.curves);
+  document.querySelector("main").hidden = !data.episodes.length; // fine-tuning records none
+}
 addEventListener("hashchange", () => {
   const e = data.live ? { id: hashId() } : openHash();
   if (e && e.id && (!current.episode || e.id !== current.episode.id)) openEpisode(e);

@@ -1,6 +1,6 @@
 // Accuracy against latency: one mark for each organization, whiskers for the intervals.
 
-const plotState = { x: "critical_path_steps", y: "all_correct" };
+const plotState = { x: "critical_path_steps", y: "all_correct", part: 0 };
 const PLOT_X = [
   ["critical_path_steps", "critical path (steps)"],
   ["seconds", "time (seconds)"],
@@ -10,14 +10,30 @@ const PLOT_X = [
 const valueOf = (row, key) => row.values[data.columns.findIndex((column) => column.key === key)];
 const plotX = (row) => valueOf(row, plotState.x);
 const plotY = (row) => valueOf(row, plotState.y);
+/** Rows of the chosen part; all without parts. */
+const plotRows = () => {
+  const part = data.parts[plotState.part];
+  return part ? data.summary.filter((row) => part.organizations.includes(row.organization)) : data.summary;
+};
 
 function drawPlot() {
   const ys = data.columns.filter((c) => c.unit === "%" && c.better === "higher").map((c) => [c.key, `${c.name} (%)`]);
-  const redraw = () => byId("chart").replaceChildren(chart());
+  const xs = PLOT_X.filter(([key]) => data.columns.some((column) => column.key === key));
+  const legend = h("ul", { class: "legend" });
+  const redraw = () => {
+    byId("chart").replaceChildren(chart());
+    legend.replaceChildren(...plotRows().map((row) => h("li", {}, mark(row.organization), row.organization)));
+  };
+  const titles = data.parts.map((part, i) => [i, part.title]);
+  const choosePart = (i) => {
+    plotState.part = i;
+    redraw();
+  };
   byId("plot").append(
     h(
       "figcaption",
       {},
+      data.parts.length > 1 ? h("div", {}, choice("Part", titles, choosePart, { id: "plot-part" })) : null,
       choice(
         "Vertical axis",
         ys,
@@ -30,7 +46,7 @@ function drawPlot() {
       " against ",
       choice(
         "Horizontal axis",
-        PLOT_X,
+        xs,
         (value) => {
           plotState.x = value;
           redraw();
@@ -39,18 +55,14 @@ function drawPlot() {
       ),
     ),
     h("div", { id: "chart" }),
-    h(
-      "ul",
-      { class: "legend" },
-      data.summary.map((row) => h("li", {}, mark(row.organization), row.organization)),
-    ),
+    legend,
   );
   redraw();
 }
 
 function chart() {
   const [width, height, left, bottom, top, right] = [440, 250, 40, 34, 10, 14];
-  const rows = data.summary.filter((row) => plotY(row) && plotX(row));
+  const rows = plotRows().filter((row) => plotY(row) && plotX(row));
   const far = Math.max(0, ...rows.map((row) => Math.max(...plotX(row).filter((v) => v !== null)))) * 1.08 || 1;
   const x = (value) => left + (value / far) * (width - left - right);
   const y = (value) => height - bottom - value * (height - bottom - top);
@@ -75,7 +87,7 @@ function chart() {
 }
 
 function plotMark(row, x, y) {
-  const { shape, tone } = markOf(row.organization);
+  const { shape, look } = markOf(row.organization);
   const [mx, lx, hx] = plotX(row);
   const [my, ly, hy] = plotY(row);
   const clear = (low, high) => low !== null && high !== null;
@@ -83,7 +95,7 @@ function plotMark(row, x, y) {
   return s(
     "g",
     {
-      class: `point ${tone}`,
+      class: `point ${look}`,
       role: "img",
       tabindex: 0,
       "aria-label": text,

@@ -36,7 +36,7 @@ function lock(message) {
   Object.assign(data, { episodes: [], texts: [] });
   current.episode = null;
   view.rows = [];
-  for (const id of ["episode", "rows", "conditions", "totals", "charts", "tip"]) byId(id).replaceChildren();
+  for (const id of ["episode", "rows", "conditions", "totals", "charts", "more-charts", "tip"]) byId(id).replaceChildren();
   hideTip();
   document.querySelector("main").hidden = byId("progress").hidden = byId("forget").hidden = true;
   byId("login").hidden = false;

@@ -38,10 +38,31 @@ const printer = ({ factor, digits: count }) => (value) => digits(count)(factor *
 
 const attempts = (row) => (row.ungraded ? `${whole.format(row.n - row.ungraded)} / ${whole.format(row.n)}` : whole.format(row.n));
 
+/** Bodies of the table: one, or one for each part, between its title and its result. */
+function summaryRows(cells) {
+  const row = (one) => cells(one, data.summary.indexOf(one));
+  if (!data.parts.length) return [h("tbody", {}, data.summary.map(row))];
+  const wide = (tag, attributes, text) =>
+    h("tr", {}, h(tag, { class: "wide", colspan: data.columns.length + 2, ...attributes }, h("div", {}, text)));
+  return data.parts.map(({ title, organizations, result }) =>
+    h(
+      "tbody",
+      {},
+      wide("th", { scope: "rowgroup" }, title),
+      data.summary.filter((one) => organizations.includes(one.organization)).map(row),
+      wide("td", {}, result),
+    ),
+  );
+}
+
 function drawSummary() {
   byId("conditions").append(...pairs(Object.entries(data.conditions)));
+  byId("introduction").hidden = !(data.introduction || []).length;
+  byId("introduction").append(...(data.introduction || []).map((text) => h("p", {}, text)));
   if (!data.summary.length) return;
   byId("overview").hidden = false;
+  const within = data.parts.length ? " within its part" : "";
+  byId("note").textContent = `Means with 95 % intervals. ★ marks the best mean of a column${within}; intervals may still overlap.`;
   const [n, meaning] = data.summary.some((row) => row.ungraded)
     ? ["graded / n", "Episodes with a grade, and all episodes."]
     : ["n", "Episodes."];
@@ -57,17 +78,13 @@ function drawSummary() {
         data.columns.map((column) => columnHead(column.name, column.unit, column.meaning)),
       ),
     ),
-    h(
-      "tbody",
-      {},
-      data.summary.map((row, i) =>
-        h(
-          "tr",
-          {},
-          h("th", { scope: "row" }, mark(row.organization), row.organization),
-          h("td", { class: "number" }, h("b", {}, row.n === null ? "–" : attempts(row))),
-          data.columns.map((column, k) => interval(row.values[k], printer(column), column.best.includes(i))),
-        ),
+    ...summaryRows((row, i) =>
+      h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, mark(row.organization), row.organization),
+        h("td", { class: "number" }, h("b", {}, row.n === null ? "–" : attempts(row))),
+        data.columns.map((column, k) => interval(row.values[k], printer(column), column.best.includes(i))),
       ),
     ),
   );

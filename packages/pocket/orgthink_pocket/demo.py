@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from orgthink.cli.eval import conduct
 from orgthink.cli.run import RunCommand
@@ -21,7 +21,7 @@ from orgthink.tools import bubblewrap
 from orgthink.util.errors import UserError
 from orgthink.util.files import write_whole
 from orgthink.util.terminal import show
-from orgthink.view import render
+from orgthink.view import Part, render
 from orgthink_pocket.base.rehearsals import USING
 from orgthink_pocket.recipes import AGENT_TOKENS, ASYNCTHINK, MANAGED, MARSRL, MEMBERS, PARAMANAGER
 
@@ -31,6 +31,18 @@ VOTES = 3
 """Solutions that the MarsRL baseline votes on. They take more tokens than the trained system."""
 REPLY_TOKENS = 256
 """Tokens of a reply of a manager and of one model that uses tools. Agents answer within their own budget."""
+
+INTRODUCTION = (
+    "Three papers let language models work as an organization. Each part compares systems on the same held-out "
+    "problems, at the same budget for each agent. The models have 1.3 million parameters: no number is that of a "
+    "pre-trained language model.",
+    "before: pocket-base, a model that lessons taught the form of each role, but not how to organize. after: the same "
+    "model after the reinforcement learning of the paper. The other systems are alternatives with pocket-base.",
+    "Critical path: decoding steps that cannot run at the same time, which is the latency if all agents decode at "
+    "once. η: agents that decode at once, on average over the critical path. Seconds are not compared: many episodes "
+    "ran at once, so that the order of queueing would decide them.",
+)
+"""The first paragraphs of the page."""
 
 Summary = Mapping[str, Mapping[str, Any]]
 """The summary of one part, by system."""
@@ -59,7 +71,7 @@ class Demo:
             if code := asyncio.run(conduct(resolve(plan), self.out / name, overwrite=True)):
                 return code
             found[name] = json.loads((self.out / name / "summary.json").read_bytes())
-            show(f"\n{SENTENCES[name](found[name])}")
+            show(f"\n{PARTS[name].sentence(found[name])}")
         show(f"\nAll episodes as a page: {written(self.out, found)}")
         return 0
 
@@ -134,8 +146,26 @@ def paramanager_sentence(summary: Summary) -> str:
     )
 
 
-SENTENCES = {"asyncthink": asyncthink_sentence, "marsrl": marsrl_sentence, "paramanager": paramanager_sentence}
-"""Part → the sentence about its result."""
+class Compared(NamedTuple):
+    """One part of the demo."""
+
+    title: str
+    """The paper, and what its systems do."""
+    problems: str
+    """What its problems are."""
+    sentence: Callable[[Summary], str]
+    """The sentence about its result."""
+
+
+PARTS = {
+    "asyncthink": Compared("AsyncThink: an organizer forks workers and goes on", "countdowns", asyncthink_sentence),
+    "marsrl": Compared("MarsRL: solver, verifier and corrector", "sudokus with ten empty cells", marsrl_sentence),
+    "paramanager": Compared(
+        "ParaManager: a manager calls agents and tools in parallel rounds",
+        "problems of arithmetic, countdown and look-ups",
+        paramanager_sentence,
+    ),
+}
 
 
 def _solved(summary: Summary, system: str) -> str:
@@ -164,13 +194,17 @@ def runs_code() -> bool:
 
 def written(out: Path, found: Mapping[str, Summary]) -> Path:
     """Write summary.json and the page of all parts. Returns the page."""
-    episodes: list[Episode] = []
+    episodes, parts = list[Episode](), list[Part]()
     systems: dict[str, Mapping[str, Any]] = {}
-    for part, summary in found.items():
-        for episode in RunFolder.open(out / part).episodes():
-            episodes.append(replace(episode, organization=f"{part}: {episode.organization}"))
-        systems |= {f"{part}: {system}": measures for system, measures in summary.items()}
+    for name, summary in found.items():
+        for episode in RunFolder.open(out / name).episodes():
+            episodes.append(replace(episode, organization=f"{name}: {episode.organization}"))
+        own = {f"{name}: {system}": measures for system, measures in summary.items()}
+        title, problems, sentence = PARTS[name]
+        n = next(iter(summary.values()))["n"]
+        parts.append(Part(f"{title}; {n} {problems}", list(own), sentence(summary)))
+        systems |= own
     write_whole(out / "summary.json", json.dumps(found, indent=2).encode())
-    page = out / "view.html"
-    write_whole(page, render(episodes, title=out.name, summary=systems).encode())
+    page, title = out / "view.html", "orgthink demo: three papers, before and after training"
+    write_whole(page, render(episodes, title=title, summary=systems, introduction=INTRODUCTION, parts=parts).encode())
     return page
