@@ -391,6 +391,9 @@ def test_run_tells_the_story_of_forks_and_joins(toy, capsys: pytest.CaptureFixtu
         ["organizer/1", "starts"],
         ["organizer", "joins 1"],
     ]
+    head = next(line for line in out.splitlines() if line.startswith("steps  agent"))
+    first = next(line for line in out.splitlines() if "organizer" in line)
+    assert head.index("agent") == first.index("organizer") and "own decoding steps" in head
     assert "of 4 right, " in out
     assert "steps on the critical path" in out
     assert "answer:" in out

@@ -14,18 +14,18 @@ Curves = Mapping[str, Sequence[tuple[float, float]]]
 """Step and value of every metric, by its name on the page."""
 
 
-def numbers(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+def numbers(values: Mapping[str, Any], between: str = "/", prefix: str = "") -> Iterator[tuple[str, float]]:
     """Names and values of all finite numbers of a line of metrics.jsonl. A number in an inner object is `NAME/NAME`."""
     for name, value in values.items():
         if isinstance(value, dict) and not prefix:
-            yield from numbers(value, f"{name}/")
+            yield from numbers(value, between, name + between)
         elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max:
             yield prefix + name, float(value)
 
 
 def named(line: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of a line by their names on the page, such as `format errors: no answer`."""
-    return {name.replace("/", ": ", 1).replace("_", " "): value for name, value in numbers(line)}
+    return {name.replace("_", " "): value for name, value in numbers(line, ": ")}
 
 
 def curves(lines: Iterable[Mapping[str, float]]) -> Curves:

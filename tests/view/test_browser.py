@@ -14,7 +14,7 @@ from orgthink.measure.columns import columns
 from orgthink.measure.latency import critical_path
 from orgthink.measure.summary import summarise
 from orgthink.record.episode import Edge, EdgeKind, Episode, FormatError, FormatFault, Origin, Problem, Span, Trace
-from orgthink.view import render
+from orgthink.view import Part, render
 from orgthink.view.layout import layout
 
 pytestmark = pytest.mark.browser
@@ -132,6 +132,56 @@ def test_plot_has_a_mark_with_whiskers_for_each_organization(page):
     labels = [mark.get_attribute("aria-label") for mark in page.all("#chart .point")]
     assert [float(label.split(":")[1].split("%")[0]) for label in labels] == pytest.approx(at_least_one, abs=0.051)
     assert page.hover(page.all("#chart .point path")[1]) == labels[1]
+
+
+def test_marks_of_equal_values_are_seen(driver, tmp_path):
+    """They have different shapes and are hollow: none covers another one."""
+    same = [replace(e, organization=f"system {i}", id=f"{i}{e.id}") for i in range(8) for e in EPISODES[:1]]
+    file = tmp_path / "same.html"
+    file.write_text(render(same), encoding="utf-8")
+    page = Page(driver, file)
+    page.open()
+    marks = page.js(
+        "return [...document.querySelectorAll('#chart .point path')].map(p => [p.getAttribute('d'),"
+        " getComputedStyle(p).fillOpacity, getComputedStyle(p).stroke, p.getAttribute('transform')])"
+    )
+    assert len({place for *_, place in marks}) == 1 and len({tuple(mark) for mark in marks}) == 8
+    assert all(float(opacity) < 0.3 for _, opacity, _, _ in marks[:6])
+    page.picture("equal-marks")
+
+
+def test_parts_are_compared_each_by_itself(driver, tmp_path):
+    names = list(summarise(EPISODES))
+    parts = [Part("Part one", names[:2], "One came out."), Part("Part two", names[2:], "Two came out.")]
+    file = tmp_path / "parts.html"
+    file.write_text(render(EPISODES, parts=parts, introduction=["Terms are explained."]), encoding="utf-8")
+    page = Page(driver, file)
+    page.open(1000, 900)
+    assert page.texts("#introduction p") == ["Terms are explained."]
+    rows = page.texts("#organizations tbody tr > :first-child")
+    assert rows == ["Part one", *names[:2], "One came out.", "Part two", *names[2:], "Two came out."]
+    assert "within its part" in page.text("#note")
+    assert page.texts("#plot .legend li") == names[:2] and len(page.all("#chart .point")) == 2
+    page.choose("#plot-part", "1")
+    assert page.texts("#plot .legend li") == names[2:] and len(page.all("#chart .point")) == len(names) - 2
+    assert page.js("return document.documentElement.scrollWidth <= innerWidth")
+    assert driver.get_log("browser") == []
+    page.picture("parts")
+
+
+def test_learning_curves(driver, tmp_path):
+    curves = {"reward": [(1, 0.1), (2, 0.4)], "entropy": [(1, 2.0), (2, 1.0)], "loss": [(1, 3.0), (2, 2.5)]}
+    file = tmp_path / "curves.html"
+    for episodes in (EPISODES, []):
+        file.write_text(render(episodes, curves=curves), encoding="utf-8")
+        page = Page(driver, file)
+        page.open()
+        assert page.texts("#charts figcaption:first-child span") == ["reward", "loss"]
+        assert page.texts("#more-charts figcaption:first-child span") == ["entropy"]
+        assert all(line.is_displayed() for line in page.all("#charts polyline"))
+        assert page.one("main").is_displayed() is bool(episodes)
+        assert driver.get_log("browser") == []
+        page.picture(f"curves-{bool(episodes)}")
 
 
 def test_filters_search_and_order(page):

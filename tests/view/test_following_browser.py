@@ -66,7 +66,8 @@ def test_curves_of_a_training(driver, tmp_path):
         page = Page(driver, server.url)
         page.open(1200, 1000)
         page.wait(lambda: page.texts("#totals dd")[:1] == ["5 of 50"])
-        labels = page.js("return [...document.querySelectorAll('#charts svg')].map(svg => svg.ariaLabel)")
+        labels = page.js("return [...document.querySelectorAll('.charts svg')].map(svg => svg.ariaLabel)")
+        assert len(labels) == 2 and page.texts("#more-charts figcaption span")[0] == sample.HOSTILE.replace("_", " ")
         assert labels[0] == "reward: 0.500 at step 5, between 0.100 and 0.500"
         points = page.js("return [...document.querySelector('#charts polyline').points].map(p => [p.x, p.y])")
         assert [y for _, y in points] == sorted((y for _, y in points), reverse=True) and len(points) == 5

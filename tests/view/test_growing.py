@@ -18,6 +18,7 @@ from typing import Any
 import httpx2
 import pytest
 import sample
+from test_view import page_data
 
 from orgthink.cli import main
 from orgthink.cli.view import Following
@@ -129,6 +130,39 @@ def test_curves_are_the_numbers_of_the_metrics(tmp_path: Path) -> None:
         "seconds: train": [(1, 1.0)],
         "trained tokens": [(1, 10.0), (2, 5.0)],
     }
+
+
+def test_the_page_of_a_training_has_the_curves_of_the_live_page_and_its_settings(tmp_path: Path) -> None:
+    settings = {"recipe": "mine", "job": {"model": "tiny", "settings": {"steps": 2, "rollout": {"task": "echo"}}}}
+    folder = RunFolder.create(tmp_path / "run", "train", settings)
+    lines = [{"step": i, "reward": i / 2, "format_errors": {"no_answer": 0.5}, "loss": None} for i in (1, 2)]
+    (folder.path / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    grow(folder, *(replace(episode, step=1) for episode in EPISODES[:2]))
+    assert main(["view", str(folder.path)]) == 0
+    data = page_data((folder.path / "view.html").read_text())
+    live = Growing(folder).look()["curves"]
+    assert data["curves"] == json.loads(json.dumps(live)) and live["reward"] == [(1, 0.5), (2, 1.0)]
+    assert live["format errors: no answer"] == [(1, 0.5), (2, 0.5)]
+    shown = data["conditions"]
+    assert [shown[name] for name in ("recipe", "model", "task", "steps")] == ["mine", "tiny", "echo", "2"]
+
+
+def test_the_page_of_a_fine_tuning_has_its_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = training(tmp_path / "run", json.dumps({"step": 1, "loss": 2.0}))
+    assert main(["view", str(folder.path)]) == 0
+    data = page_data((folder.path / "view.html").read_text())
+    assert data["curves"] == {"loss": [[1, 2.0]]} and data["episodes"] == data["summary"] == []
+    for asked in (["--transcript"], ["--step", "1"], ["--episode", "x"]):
+        assert main(["view", str(folder.path), *asked]) == 2
+    assert "only rollouts are recorded" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("settings", [7, {"job": 7}, {"job": {"settings": 7}}, {"job": {"settings": {"rollout": 7}}}])
+def test_a_training_with_unknown_settings_is_drawn(tmp_path: Path, settings: Any) -> None:
+    folder = RunFolder.create(tmp_path / "run", "train", settings)
+    (folder.path / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
+    assert main(["view", str(folder.path)]) == 0
+    assert "curves" in (folder.path / "view.html").read_text()
 
 
 @pytest.mark.parametrize("steps", [POINTS, 5 * POINTS - 3])

@@ -21,7 +21,7 @@ from orgthink.measure.latency import critical_path, timeline
 from orgthink.measure.summary import summarise
 from orgthink.record.episode import Episode, Grade, Origin, Problem, Span, StopReason, Trace
 from orgthink.util.errors import ErrorKind
-from orgthink.view import render
+from orgthink.view import Part, render
 from orgthink.view.layout import Decoding, layout
 from orgthink.view.pack import best
 
@@ -95,6 +95,31 @@ def test_the_page_has_every_column_of_the_terminal():
 )
 def test_best_values_share_the_mark(means, better, places):
     assert best(means, better, digits=1) == places
+
+
+def test_the_best_of_a_part_is_the_best_of_its_own_rows():
+    names = list(summarise(EPISODES))
+    parts = [Part("first", names[:2], "a result"), Part("second", names[2:], "another one")]
+    data = page_data(render(EPISODES, parts=parts, introduction=["What this is."]))
+    rows = [[name in part.organizations for name in names] for part in parts]
+    column = next(column for column in data["columns"] if column["key"] == "critical_path_steps")
+    k = data["columns"].index(column)
+    for inside in rows:
+        means = {i: row["values"][k][0] for i, row in enumerate(data["summary"]) if inside[i]}
+        own = [i for i in column["best"] if inside[i]]
+        assert own == ([min(means, key=means.__getitem__)] if len(set(means.values())) > 1 else [])
+    assert [part["result"] for part in data["parts"]] == ["a result", "another one"]
+    assert data["introduction"] == ["What this is."] and page_data(PAGE)["parts"] == []
+
+
+def test_seconds_have_a_column_only_where_each_episode_was_timed_alone():
+    """Otherwise the order of queueing decides them."""
+    alone = summarise(EPISODES, timed_alone=True)
+    for summary, shown in ((summarise(EPISODES), False), (alone, True)):
+        assert (
+            "seconds" in [column["key"] for column in page_data(render(EPISODES, summary=summary))["columns"]]
+        ) is shown
+        assert ("seconds" in cells(summary)[0]) is shown
 
 
 def test_conditions():

@@ -16,6 +16,7 @@ from typing import Any
 
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.latency import critical_path
+from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
 from orgthink.util.errors import UserError
@@ -29,19 +30,28 @@ SIZE = (1200, 860)
 
 
 def facts(demo: Path) -> dict[str, Any]:
-    """Plan and results of a demo: what its picture shows."""
+    """Plan and results of a demo, and the numbers of the episode that its picture shows."""
     summary = json.loads((demo / "summary.json").read_bytes())
     solved = {
         part: {system: round(100 * measures["all_correct"]["mean"]) for system, measures in systems.items()}
         for part, systems in summary.items()
     }
-    n = next(iter(next(iter(summary.values())).values()))["n"]
-    return {"n": n, "plan": digest(n), "all correct %": solved}
+    n, episode = next(iter(next(iter(summary.values())).values()))["n"], best_episode(demo)
+    pictured = {
+        "problem": episode.problem.id,
+        "critical path": critical_path(episode),
+        "sampled": sampled_tokens(episode),
+        "agents": len(episode.traces),
+    }
+    return {"n": n, "plan": digest(n), "all correct %": solved, "episode": pictured}
 
 
 def digest(n: int) -> str:
-    """A digest of the demo's plan on `n` problems."""
-    return sha256(json.dumps(plain(plans(n)), sort_keys=True).encode()).hexdigest()[:16]
+    """A digest of the demo's plan on `n` problems, and of its models."""
+    found = sha256(json.dumps(plain(plans(n)), sort_keys=True).encode())
+    for weights in sorted((Path(__file__).parent / "models").glob("*/model.safetensors")):
+        found.update(weights.read_bytes())
+    return found.hexdigest()[:16]
 
 
 def best_episode(demo: Path) -> Episode:

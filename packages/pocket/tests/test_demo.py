@@ -59,8 +59,17 @@ def test_it_leaves_a_summary_and_a_page_and_runs_again(pocket, capsys: pytest.Ca
     assert set(summary) >= {"asyncthink", "marsrl"}
     assert list(summary["asyncthink"]) == ["sequential", "parallel", "before", "after"]
     assert "<html" in Path("runs/demo/view.html").read_text()
-    out = capsys.readouterr().out
-    assert "AsyncThink with 192 tokens an agent solves" in out and "after MarsRL" in out
+    out, page = capsys.readouterr().out, Path("runs/demo/view.html").read_text()
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S)[1])
+    assert [part["organizations"][0].partition(":")[0] for part in data["parts"]] == list(summary)
+    for (name, systems), part in zip(summary.items(), data["parts"], strict=True):
+        sentence = demo.PARTS[name].sentence(systems)
+        assert sentence in out and part["result"] == sentence, "each part ends in a sentence, here and there"
+        assert part["title"].endswith(f"; 2 {demo.PARTS[name].problems}")
+    explained = " ".join(data["introduction"])
+    assert all(term in explained for term in ("before:", "after:", "Critical path:", "η:", "Seconds are not compared"))
+    assert "seconds" not in [column["key"] for column in data["columns"]]
+    assert "<title>orgthink demo: three papers, before and after training</title>" in page
 
 
 def test_without_a_sandbox_a_part_is_left_out(
