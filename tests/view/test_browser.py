@@ -11,9 +11,20 @@ import sample
 from browser import Page, start_chromium
 
 from orgthink.measure.columns import columns
-from orgthink.measure.latency import critical_path
+from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.summary import summarise
-from orgthink.record.episode import Edge, EdgeKind, Episode, FormatError, FormatFault, Origin, Problem, Span, Trace
+from orgthink.record.episode import (
+    Edge,
+    EdgeKind,
+    Episode,
+    FormatError,
+    FormatFault,
+    Grade,
+    Origin,
+    Problem,
+    Span,
+    Trace,
+)
 from orgthink.view import Part, render
 from orgthink.view.layout import layout
 
@@ -282,6 +293,21 @@ def test_the_page_opens_on_a_right_episode_of_several_agents(page):
     assert len(page.all(".column .context")) > 1
     rivals = [e for e in EPISODES if len(e.traces) > 1 and e.grade and e.grade.all_correct and e.root.steps]
     assert page.texts(".facts dd")[1] == f"{min(map(critical_path, rivals))} steps"
+
+
+def test_the_page_opens_on_agents_that_decode_at_once_rather_than_in_turns(driver, tmp_path):
+    """Although those who take turns have a shorter critical path."""
+    right, said = Grade(1, 1), (Span(Origin.SAMPLED, "…", 4),)
+    edges = Edge(EdgeKind.FORK, "1", "worker", at=2), Edge(EdgeKind.JOIN, "1", "worker", at=2)
+    traces = Trace("organizer", "organizer", None, said, edges), Trace("worker", "worker", "organizer", said)
+    serial = Episode("e", Problem("p", "t", "in turns"), "in turns", 2, traces, grade=right)
+    once = min((e for e in EPISODES if len(e.traces) > 2 and concurrency(e) > 1.2), key=critical_path)
+    assert critical_path(serial) < critical_path(once) and concurrency(serial) == 1.0
+    file = tmp_path / "turns.html"
+    file.write_text(render([serial, replace(once, grade=right)]), encoding="utf-8")
+    page = Page(driver, file)
+    page.open()
+    assert once.organization in page.text("h2")
 
 
 def test_organizer_and_workers_stand_side_by_side(page):

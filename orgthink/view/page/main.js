@@ -28,11 +28,14 @@ function hashId() {
 
 const openHash = () => data.episodes.find((e) => e.id === hashId());
 
+const SERIAL = 1.1; // agents that decode at once, at most, where they take turns
+
 /** The most instructive episode: right, by several agents that decode at once, on a short critical path. */
 function bestEpisode() {
   const right = (e) => (e.grade === null ? 0 : e.grade[0] / e.grade[1]);
+  const serial = (e) => Number(e.concurrency <= SERIAL);
   const together = view.rows.filter((e) => e.agents.filter((agent) => agent.spans.length).length > 1);
-  return together.sort((a, b) => right(b) - right(a) || b.concurrency - a.concurrency || a.steps - b.steps)[0] || view.rows[0] || null;
+  return together.sort((a, b) => right(b) - right(a) || serial(a) - serial(b) || a.steps - b.steps)[0] || view.rows[0] || null;
 }
 
 drawSummary();

@@ -97,7 +97,8 @@ function drawSummary() {
 
 function drawUsage() {
   const known = (key) => data.summary.some((row) => Object.values(row.usage).some((used) => (used[key] ?? null) !== null));
-  const columns = USED.filter(([key]) => !["cost", "dollars"].includes(key) || known(key));
+  const timed = data.columns.some((column) => column.key === "seconds"); // each episode alone
+  const columns = USED.filter(([key]) => (key === "seconds" ? timed : !["cost", "dollars"].includes(key) || known(key)));
   byId("usage").after(
     explained(
       "What the columns mean",

@@ -199,7 +199,8 @@ def written(out: Path, found: Mapping[str, Summary]) -> Path:
     for name, summary in found.items():
         for episode in RunFolder.open(out / name).episodes():
             episodes.append(replace(episode, organization=f"{name}: {episode.organization}"))
-        own = {f"{name}: {system}": measures for system, measures in summary.items()}
+        # The page of ParaManager alone has columns of each task.
+        own = {f"{name}: {system}": {**measures, "by_task": {}} for system, measures in summary.items()}
         title, problems, sentence = PARTS[name]
         n = next(iter(summary.values()))["n"]
         parts.append(Part(f"{title}; {n} {problems}", list(own), sentence(summary)))
