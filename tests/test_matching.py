@@ -105,16 +105,41 @@ async def test_a_task_without_other_problems_gets_one_line():
         await matched(plan(TASK_OF_THREE, ours=vote(2), theirs=ONE), "tokens", Path("dev"))
 
 
-async def test_an_organization_may_have_a_budget_of_its_own(engine: RuleEngine):
-    resolved = resolve(plan(short=replace(ONE, max_tokens=5), long=ONE))
+async def paths(given: Evaluation) -> dict[str, set[int]]:
+    """The critical paths of the organizations, by label; the run is stored in `run`."""
+    resolved, found = resolve(given), dict[str, set[int]]()
     async with Engines() as engines:
-        episodes = await evaluate(resolved, engines, RunFolder.create(Path("run"), "eval", resolved.plan))
-    paths = {
-        label: [critical_path(one) for one in episodes if one.organization == label] for label in ("short", "long")
-    }
-    assert set(paths["short"]) == {5} and min(paths["long"]) >= 10
+        for one in await evaluate(resolved, engines, RunFolder.create(Path("run"), "eval", resolved.plan)):
+            found.setdefault(one.organization, set()).add(critical_path(one))
+    return found
+
+
+async def test_an_organization_may_have_a_budget_of_its_own():
+    given = plan(short=replace(ONE, max_tokens=5), long=ONE)
+    found = await paths(given)
+    assert found["short"] == {5} and min(found["long"]) >= 10
     stored = RunFolder.open(Path("run")).settings("eval", Evaluation)
     assert stored.organizations["short"].max_tokens == 5 and stored.organizations["long"].max_tokens is None
+
+
+async def test_its_budget_holds_for_a_segment_where_joins_renew_it():
+    assert await paths(replace(plan(short=replace(ONE, max_tokens=5)), limits=Limits(8, max_tokens=None))) == {
+        "short": {5}
+    }
+
+
+async def test_its_budget_holds_for_all_segments_otherwise(engine: RuleEngine):
+    def rule(text: str) -> str:
+        if text.startswith("worker"):
+            return " <RETURN> 1 </RETURN>"
+        return " w" * 30 if "</JOIN-1>" in text else " <FORK-1> add </FORK-1> <JOIN-1>"
+
+    engine._rule = rule
+    given = plan(short=OrganizationSpec("asyncthink", {"tolerant": True}, max_tokens=12))
+    resolved = resolve(given)
+    async with Engines() as engines:
+        episodes = await evaluate(resolved, engines, RunFolder.create(Path("run"), "eval", resolved.plan))
+    assert {len(one.root.joins) for one in episodes} == {1} and {one.root.steps for one in episodes} == {12}
 
 
 @pytest.mark.parametrize(

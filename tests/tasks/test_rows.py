@@ -305,4 +305,4 @@ def test_the_grader_is_part_of_the_name(options, task):
 def test_a_task_without_an_answer_cannot_be_graded_by_it(grader):
     with pytest.raises(UserError, match="lacks data that the grader needs"):
         next(task_named(f"countdown#{grader}").problems("test", 0))
-    assert TASKS[grader].grade(Problem("p", "t", "?"), "any text") == Grade(0, 1)
+    assert TASKS[grader].grade(Problem("p", "t", "?"), "Any text.") == Grade(0, 1)
