@@ -28,8 +28,8 @@ def hub_files(name: str) -> dict[Split, Sequence[Path]]:
     """
     owner_name, _, named = name.partition(":")
     folder = _snapshot(owner_name, named)
-    files = [file.relative_to(folder) for file in sorted(folder.rglob("[!._]*")) if file.suffix in TABLES]
-    files = [file for file in files if not file.name.startswith(("dataset_", "state."))]  # about the data
+    found = (file for file in sorted(folder.rglob("[!._]*")) if not file.name.startswith(("dataset_", "state.")))
+    files = [file.relative_to(folder) for file in found if file.suffix in TABLES]  # and not those about the data
     configs = sorted({file.parts[0] for file in files if len(file.parts) > 1})
     config = named or next((one for one in (*USUAL, *configs) if one in configs), "")
     tables = [file for file in files if not config or config in (*file.parts, file.stem)]

@@ -173,13 +173,9 @@ def guessed(file: Path) -> str:
         return "choice"
     if first(("test_list", "entry_point"), rows[0]) or column in TESTS:
         return "code"
-    if 2 * sum(map(_is_mathematical, answers)) >= len(answers):
+    marked = (re.search(r"\\[a-z]|\$|####", answer) or literal(extract(answer)) is not None for answer in answers)
+    if 2 * sum(map(bool, marked)) >= len(answers):  # LaTeX, GSM8K's mark of a number, or a number
         return "math"
     if 2 * sum(len(answer) > LONGEST for answer in answers) > len(answers):
         raise UserError(f"{file}: its answers are long: choose --grader judge=MODEL@URL, contains or exact")
     return "exact"
-
-
-def _is_mathematical(answer: str) -> bool:
-    """Whether an answer is a number, has LaTeX, or ends with GSM8K's mark of a number."""
-    return bool(re.search(r"\\[a-z]|\$|####", answer)) or literal(extract(answer)) is not None
