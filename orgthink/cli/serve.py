@@ -17,7 +17,7 @@ from tyro.conf import arg
 from orgthink.cli.options import Options
 from orgthink.cli.running import note
 from orgthink.engines import Engines
-from orgthink.evaluation.plan import QUESTION, Evaluation
+from orgthink.evaluation.plan import QUESTION
 from orgthink.evaluation.run import backings
 from orgthink.record.folder import RunFolder, dated
 from orgthink.runtime.clock import run_main
@@ -56,13 +56,18 @@ class ServingOptions(Options):
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[tuple[dict[str, Served], ServedEpisodes, RunFolder]]:
         """The served models by name, and their episodes in an open run folder."""
-        from orgthink.serve.episodes import ServedEpisodes
+        from orgthink.serve.episodes import Served, ServedEpisodes
 
         if self.concurrency < 1:
             raise UserError(f"--concurrency {self.concurrency}: at least one episode must run")
         plan = self.plan_of(QUESTION, self.organizations, self.models, n=1)
         async with Engines() as engines:
-            models = await _served(plan, engines)
+            _, own, roles = await backings(plan, engines)
+            models: dict[str, Served] = {}
+            for label, organization in plan.made().items():
+                spec = await engines.named(plan.organizations[label].engine or plan.engine)
+                base = Path(spec.model or "model").name
+                models[f"{label}-{base}"] = Served(base, organization, own[label], roles, plan.limits)
             folder = self._folder(list(models))
             with folder.journal(redo=None) as journal:
                 with open_to_append(folder.episodes_file) as file:
@@ -162,16 +167,3 @@ def _listening(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=1024)
     except (OSError, OverflowError) as error:
         raise UserError(f"nothing can listen at {host}, port {port}: {error}") from error
-
-
-async def _served(plan: Evaluation, engines: Engines) -> dict[str, Served]:
-    """The served models by name, with open engines."""
-    from orgthink.serve.episodes import Served
-
-    _, own, roles = await backings(plan, engines)
-    found: dict[str, Served] = {}
-    for label, organization in plan.made().items():
-        spec = await engines.named(plan.organizations[label].engine or plan.engine)
-        base = Path(spec.model or "model").name
-        found[f"{label}-{base}"] = Served(base, organization, own[label], roles, plan.limits)
-    return found

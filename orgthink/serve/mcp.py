@@ -7,18 +7,16 @@ the package runs no Tasks since its release 2.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel, Field
 
 from orgthink.record.episode import Episode
-from orgthink.record.folder import RunFolder
 from orgthink.runtime.agent import Agent
 from orgthink.serve.chat import ChatRequest
 from orgthink.serve.episodes import Served, ServedEpisodes
@@ -32,9 +30,6 @@ from orgthink.util.version import __version__
 EVERY = 1.0
 """Seconds between two reports of progress."""
 
-Opened = AbstractAsyncContextManager[tuple[dict[str, Served], ServedEpisodes, RunFolder]]
-"""What is served, by the names of the models, and where it is stored, as long as it is open."""
-
 
 class Solved(BaseModel):
     """What a tool returns."""
@@ -45,14 +40,18 @@ class Solved(BaseModel):
     """What it took."""
 
 
-def tool_server(opened: Callable[[], Opened]) -> MCPServer[None]:
-    """A server with a tool for each organization. They are opened when it runs, after it has taken stdout."""
+def tool_server(opened: Callable[[], AbstractAsyncContextManager[Any]]) -> MCPServer[None]:
+    """A server with a tool for each organization.
+
+    `opened` opens the served models by name, their episodes and the run folder when the server runs: after it has taken
+    stdout, where nothing but messages may be printed.
+    """
 
     @asynccontextmanager
     async def life(server: MCPServer[None]) -> AsyncIterator[None]:
         async with opened() as (models, episodes, folder):
             for name, served in models.items():
-                does = redact((inspect.getdoc(served.organization) or "").partition("\n\n")[0])
+                does = redact((served.organization.__doc__ or "").partition("\n\n")[0])
                 server.add_tool(_tool(served, episodes), re.sub("[^A-Za-z0-9_.-]", "_", name)[:128], description=does)
             show(f"{', '.join(models)} as tools, stored in {folder.path}", error=True)
             yield

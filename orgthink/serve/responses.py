@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import ValidationInfo, ValidatorFunctionWrapHandler, WrapValidator, field_validator
+from pydantic import ValidatorFunctionWrapHandler, WrapValidator, field_validator
 
 from orgthink.record.episode import Episode, Message
 from orgthink.serve.exchange import encoded, facts, finish_reason, response_usage
@@ -92,13 +92,6 @@ class ResponseRequest(Question):
             raise ValueError(f"at most {NOTES} notes")
         return value
 
-    @field_validator("store")
-    @classmethod
-    def _as_background(cls, value: bool | None, info: ValidationInfo) -> bool | None:
-        if value is not None and value != bool(info.data.get("background")):
-            raise ValueError("responses in the background are stored, and no others")
-        return value
-
     @property
     def conversation(self) -> tuple[Message, ...]:
         first = () if self.instructions is None else (Message("system", self.instructions),)
@@ -111,7 +104,10 @@ class ResponseRequest(Question):
 
 def read(body: bytes) -> ResponseExchange:
     """A request; RequestError in one line."""
-    return ResponseExchange(parse(body, _UNSUPPORTED, ResponseRequest, "input"))
+    request = parse(body, _UNSUPPORTED, ResponseRequest, "input")
+    if request.store not in (None, bool(request.background)):
+        raise RequestError("store: responses in the background are stored, and no others", param="store")
+    return ResponseExchange(request)
 
 
 class ResponseExchange:
