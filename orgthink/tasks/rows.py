@@ -28,6 +28,7 @@ LONGEST = 100
 """Characters of an answer that a result can be expected to equal."""
 LETTERS = "ABCDEFGHIJ"
 """Options of a multiple-choice question."""
+_TEXT = re.compile(r"\\(?:text(?:bf)?|math(?:rm|bf))\{([^{}]*)\}")
 _MARKS = re.compile(r"\\(?:text(?:bf)?|math(?:rm|bf))|[*`$_{}]")
 _LETTER = re.compile(r"(?:[Oo]ption )?[(\[]?(?P<letter>[A-J])[)\].:]*(?:\s(?P<option>.*))?", re.DOTALL)
 _DECLARED = re.compile(
@@ -82,15 +83,15 @@ class Exact(RowTask):
     """`exact:FILE`: the result is the text of the row's answer."""
 
     name = "exact"
-    form = "End with a line `Answer: …` that holds the answer and nothing else."
+    form = "Put your final answer, and nothing else, in \\boxed{}."
 
     def grade(self, problem: Problem, answer: str) -> Grade:
         """1 if the answer, or its result, is the text of `data["answer"]`, ignoring white space at the ends, else 0."""
-        result, right = final_result(answer), text_of(problem.data.get("answer"))
-        return Grade(int(bool(right) and right in (answer.strip(), result, result.strip("*_` "))), problem.required)
+        right = text_of(problem.data.get("answer"))
+        return Grade(int(bool(right) and right in (answer.strip(), _result(answer))), problem.required)
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
-        return super().solutions(problem, final_result(answer).strip("*_` "))
+        return super().solutions(problem, _result(answer))
 
 
 class Contains(RowTask):
@@ -143,6 +144,11 @@ class Choice(RowTask):
 
 
 EXACT, CONTAINS, CHOICE = Exact(), Contains(), Choice()
+
+
+def _result(answer: str) -> str:
+    """The final result as text, without `\\text{}` and Markdown."""
+    return _TEXT.sub(r"\1", final_result(answer)).strip("*_` ")
 
 
 def columns_of(row: Any) -> tuple[str, str]:
