@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# A new user's first hour, at most two commands a step: clone the repository, make a virtual environment, and run this.
+# URL=http://localhost:8000/v1 takes your server in place of the stand-in. SKIP lists steps to leave out: SKIP="1 2".
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export OUT=${OUT:-runs/first-hour} PORT=${PORT:-8401}
+trap 'kill $(jobs -p) 2> /dev/null || true' EXIT
+step() { printf '\n== %s\n' "$*"; [[ " ${SKIP:-} " != *" ${1%.} "* ]]; }
+
+if step 1. Install from the clone; then
+  pip install '.[local,math,serve,plots]' ./packages/pocket openai
+fi
+
+if step 2. The demo; then
+  orgthink demo --out "$OUT/demo"
+fi
+
+if [[ -z ${URL:-} ]]; then
+  export URL=http://127.0.0.1:$PORT/v1
+  python examples/stub_server.py "$PORT" &
+fi
+
+if step 3. Your questions: one thinker, a vote at equal tokens, AsyncThink; then
+  orgthink eval --task examples/products.jsonl --organizations asyncthink sequential majority-vote \
+    --match tokens --url "$URL" --capacity 4 --n 20 --out "$OUT/mine"
+  orgthink view "$OUT/mine"
+fi
+
+if step 4. An organization as a model, asked in the background by the client of OpenAI; then
+  orgthink serve --url "$URL" --organizations asyncthink --capacity 4 --port $((PORT + 1)) --out "$OUT/served" &
+  python examples/background.py "http://127.0.0.1:$((PORT + 1))/v1"
+fi
