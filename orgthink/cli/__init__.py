@@ -35,12 +35,19 @@ SEVERAL = (
 )  # fmt: skip
 """Options with several values: `--set A=1 --set B=2` is `--set A=1 B=2`."""
 
+_MEANT = {
+    "vote": "eval --organizations majority-vote", "benchmark": "eval", "test": "eval", "solve": "run", "ask": "run",
+    "chat": "serve", "finetune": "train", "fine-tune": "train", "plot": "view", "show": "view", "report": "view",
+}  # fmt: skip
+"""Words for which the spelling finds another command than the one that is meant."""
+
 ELSEWHERE = {
+    **{word: f"unknown command {word!r}: did you mean orgthink {meant}?" for word, meant in _MEANT.items()},
     "demo": DEMO,
     "arena": f"the arena is a package: {pip_install(package='orgthink-arena')}",
     "simulate": "the simulation of clusters was removed; orgthink size estimates memory and time of a training step",
 }
-"""Commands that other packages bring, or that were removed."""
+"""Commands that have another name or come with other packages, or that were removed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

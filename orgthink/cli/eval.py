@@ -30,7 +30,7 @@ from orgthink.evaluation.plan import Evaluation, Resolved, resolve
 from orgthink.evaluation.run import evaluate, opened, require_planned, spending
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder, dated, require_vacant
-from orgthink.record.guard import engine_failed, failed_agents, failure_message
+from orgthink.record.guard import engine_failed, failed_agents, failure_message, unanswered
 from orgthink.runtime.clock import run_main
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Split
@@ -156,7 +156,8 @@ def report(resolved: Resolved, folder: RunFolder, episodes: list[Episode]) -> in
     if episodes:
         summary = resolved.summary(resolved.in_order(episodes))
         print_table(summary, conditions(folder))
-        note(*return_notes(episodes))
+        answered = any(episode.answer or engine_failed(episode) for episode in episodes)
+        note(*return_notes(episodes), None if answered else f"no answer: {': '.join(unanswered(episodes[0]))}")
         with written(folder):
             folder.renew_json("summary.json", summary)
     failed = [episode for episode in episodes if engine_failed(episode)]
@@ -167,7 +168,9 @@ def report(resolved: Resolved, folder: RunFolder, episodes: list[Episode]) -> in
         note(f"{len(others)} of {total} episodes went on without an agent whose engine failed ({why})")
     why = f"episodes failed ({failure_message(failed[0])})" if failed else ""
     bound = spending(resolved.plan, folder, episodes).reached
-    return exit_code(folder, len(episodes), total, "episodes", len(failed), why, bound)
+    code = exit_code(folder, len(episodes), total, "episodes", len(failed), why, bound)
+    note(None if code else f"stored in {folder.path}; look at it: orgthink view {folder.path}")
+    return code or int(not any(episode.answer for episode in episodes))
 
 
 def _problems_note(plan: Evaluation) -> str | None:

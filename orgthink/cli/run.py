@@ -22,7 +22,7 @@ from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode, Problem
 from orgthink.record.episode_json import dump
 from orgthink.record.folder import RunFolder, require_vacant
-from orgthink.record.guard import engine_failed, failure_message
+from orgthink.record.guard import engine_failed, failure_message, unanswered
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.attempt import WrongReturn
 from orgthink.runtime.clock import run_main
@@ -70,10 +70,9 @@ class RunCommand(Options):
             with RunFolder.create(self.out, "run", plan).journal() as journal:
                 journal.append(episode)
         show(json.dumps(as_json(episode)) if self.json else as_text(episode))
-        if engine_failed(episode):
-            note(failure_message(episode))
-        note(*return_notes([episode]))
-        return int(engine_failed(episode))
+        lacking = None if episode.answer else f"no answer: {': '.join(unanswered(episode))}"
+        note(*return_notes([episode]), failure_message(episode) if engine_failed(episode) else lacking)
+        return int(engine_failed(episode) or not episode.answer)
 
     def _problem(self) -> Problem:
         if self.problem is None:

@@ -66,6 +66,10 @@ class Chunk:
     """Reasoning that the server sends separately from the text."""
 
 
+MOST_FAILURES = 5
+"""Failed requests in a row after which no more are worth a try."""
+
+
 class Engine:
     """Streams tokens. One engine serves any number of streams at once.
 
@@ -79,6 +83,9 @@ class Engine:
     prompt must describe the tools and how to call them."""
     max_context: int | None = None
     """Tokens of the model's context, the reply included; `None` if unknown."""
+    failures: tuple[str, ...] = ()
+    """Messages of the last requests if all of them failed, at most `MOST_FAILURES`: then the server is gone. A request
+    that a server refuses does not count."""
     on_loop: bool = False
     """Whether the engine decodes on the event loop, so that results do not depend on timing."""
 

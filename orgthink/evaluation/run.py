@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 from orgthink.engines import Engines
+from orgthink.engines.engine import MOST_FAILURES, Engine
 from orgthink.evaluation.grading import awaits_grade, grade_again, grade_safely, graded
 from orgthink.evaluation.plan import Evaluation, PlannedEpisode, Resolved
 from orgthink.measure.usage import Prices, sampled_tokens, spent
@@ -27,7 +28,7 @@ from orgthink.runtime.approval import Approve
 from orgthink.runtime.attempt import attempt
 from orgthink.tasks import task_of
 from orgthink.util.concurrency import Stop, run_all
-from orgthink.util.errors import UserError
+from orgthink.util.errors import EngineError, UserError
 
 
 @dataclass(slots=True)
@@ -169,13 +170,14 @@ async def evaluate(
     Those that only their grader failed are graded again.
 
     `progress` gets every episode that ends and the number of ended ones. Once `stop` is set, or a limit of the plan is
-    reached, no more episodes start and running ones are finished. An exception in one episode ends only that one, as an
-    error; its traceback goes to crashes.log, and a resumed run repeats it. Raises UserError if the folder holds
-    episodes of another plan, OSError if it cannot be written, and the errors of `open_engine`. Appended episodes stay
-    in the folder.
+    reached, no more episodes start and running ones are finished. The same holds if an engine is gone, by its
+    `failures`: then EngineError is raised at the end. An exception in one episode ends only that one, as an error; its
+    traceback goes to crashes.log, and a resumed run repeats it. Raises UserError if the folder holds episodes of
+    another plan, OSError if it cannot be written, and the errors of `open_engine`. Episodes stay in the folder.
     """
     plan, began = resolved.plan, time.perf_counter()
     _, own, roles = await backings(plan, engines)
+    used = [backing.engine for backing in (*own.values(), *roles.values())]
     await grade_again(folder, resolved.task, plan.concurrency)
     with folder.journal(redo=lambda episode: engine_failed(episode) and not awaits_grade(episode)) as journal:
         require_planned(resolved.planned, folder, journal.episodes)
@@ -198,7 +200,7 @@ async def evaluate(
                 )
                 return await grade_safely(found, resolved.task, journal.crash)
 
-            if not await left.admits(stop):
+            if _gone(used) or not await left.admits(stop):
                 return
             guard = Guard(problem, organization.name, sample, plan.limits.capacity, journal.crash)
             episode = guard.store(journal, await guard.run(attempted(), broken))
@@ -211,7 +213,17 @@ async def evaluate(
         await run_all(work, missing, plan.concurrency, stop)
         episodes = resolved.in_order(done.values())
         folder.write_json("summary.json", resolved.summary(episodes))
+    if len(done) < len(resolved.planned) and (why := _gone(used)):
+        raise EngineError(
+            f"stopped after {len(done)} of {len(resolved.planned)} episodes, because {MOST_FAILURES} requests in a row "
+            f"failed ({why}); go on with: orgthink eval --resume {folder.path}"
+        )
     return episodes
+
+
+def _gone(engines: Iterable[Engine]) -> str | None:
+    """The last failure of an engine all of whose latest requests failed; `None` if each still answers."""
+    return next((each.failures[-1] for each in engines if len(each.failures) == MOST_FAILURES), None)
 
 
 def _line(plan: Evaluation, episode: Episode, began: float) -> dict[str, object]:

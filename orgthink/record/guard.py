@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from orgthink.record.episode import CONTROLLER, Episode, Problem, Status, StopReason, Trace, episode_id
+from orgthink.record.episode import CONTROLLER, Episode, FormatError, Problem, Status, StopReason, Trace, episode_id
 from orgthink.record.episode_json import dump, load, require_integrity
 from orgthink.record.folder import Journal
 from orgthink.util.errors import UserError
@@ -100,6 +100,22 @@ def engine_failed(episode: Episode) -> bool:
 def failed_agents(episode: Episode) -> list[Trace]:
     """Agents whose engine failed."""
     return [trace for trace in episode.traces if trace.stop is StopReason.ERROR and trace.model is not None]
+
+
+def unanswered(episode: Episode) -> tuple[str, str]:
+    """What ended an episode without an answer, and which options of the command line may help."""
+    kinds = [fault.kind for fault in episode.format_faults]
+    if FormatError.TRUNCATED in kinds or episode.stop in (StopReason.LENGTH, StopReason.BUDGET, StopReason.DEADLINE):
+        return "a limit cut it off", "raise --max-tokens, or --max-episode-tokens or --deadline if they are set"
+    if episode.stop is not StopReason.FORMAT:
+        return (
+            "the model wrote none where it is read",
+            "look at what it wrote, or try other --prompts or a larger model",
+        )
+    return (
+        f"the format error {kinds[-1]} ended it",
+        "try --set tolerant=true, --set overflow=queue or a higher --capacity",
+    )
 
 
 def failure_message(episode: Episode) -> str:

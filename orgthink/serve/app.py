@@ -25,7 +25,7 @@ from orgthink.serve.exchange import encoded
 from orgthink.serve.lanes import Lanes
 from orgthink.serve.question import RequestError, quoted
 from orgthink.serve.responses import ResponseExchange
-from orgthink.serve.stream import EpisodeStream, Exchange, answered, events, unless_gone
+from orgthink.serve.stream import EpisodeStream, Exchange, events, spoken, unless_gone
 from orgthink.view import live_page
 
 LARGEST = 8 << 20
@@ -174,7 +174,7 @@ class _Routes:
             return EpisodeStream(task, sent, media_type=EVENTS)
         lanes: list[str] = []
         task = self._episodes.begin(served, question, Lanes(lanes.append).watch)
-        episode = answered(await unless_gone(request, task))
+        episode = spoken(await unless_gone(request, task))
         return _Json(exchange.whole(episode, "".join(lanes)))
 
     def _find(self, name: str) -> Served:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -12,7 +13,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from orgthink.record.episode import Episode
-from orgthink.record.guard import engine_failed, failed_agents, failure_message
+from orgthink.record.guard import engine_failed, failed_agents, failure_message, unanswered
 from orgthink.serve.chat import ChatExchange
 from orgthink.serve.question import RequestError
 from orgthink.serve.responses import CANCELLED, ResponseExchange
@@ -51,11 +52,17 @@ async def events(
         await asyncio.wait({task})
         if task.cancelled():
             raise RequestError("a client ended it", 499, code=CANCELLED)
-        last = exchange.ends(answered(task.result()))
+        last = exchange.ends(spoken(task.result()))
     except RequestError as error:
         last = exchange.fails(error)
     for sent in last:
         yield sent
+
+
+def spoken(episode: Episode) -> Episode:
+    """The `answered` episode, with a text that says so in place of a missing answer."""
+    found = answered(episode)
+    return found if found.answer else replace(found, answer=f"[no answer: {unanswered(found)[0]}]")
 
 
 def answered(episode: Episode) -> Episode:

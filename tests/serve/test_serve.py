@@ -442,6 +442,24 @@ async def test_a_prompt_that_does_not_fit_the_model(tmp_path: Path, model: str, 
     assert error["param"] == "messages" and "does not fit" in error["message"]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_episode_without_an_answer_says_so(tmp_path: Path, stream: bool) -> None:
+    async def said(server: Server, **more: Any) -> tuple[str, str]:
+        reply = await server.ask("asyncthink-rule", stream=stream, **more)
+        parts = events(reply.text) if stream else [reply.json()]
+        choices = [choice for part in parts for choice in part["choices"]]
+        texts = [choice.get("delta", choice.get("message", {})).get("content") or "" for choice in choices]
+        return "".join(texts), choices[-1]["finish_reason"]
+
+    async with serving(tmp_path, lambda text: "word " * 30) as server:
+        assert await said(server) == ("[no answer: the model wrote none where it is read]", "stop")
+        assert await said(server, max_tokens=9) == ("[no answer: a limit cut it off]", "length")
+    twice = " ".join(f"<FORK-1> {n} </FORK-1>" for n in range(2))
+    async with serving(tmp_path / "other", lambda text: twice if "How many?" in text else "word") as server:
+        assert await said(server) == ("[no answer: the format error DUPLICATE_FORK ended it]", "stop")
+    assert all(episode.answer is None for episode in server.folder.episodes())
+
+
 async def test_one_of_several_failures_is_a_full_context(tmp_path: Path) -> None:
     """Then a shorter conversation may fail as well."""
     failures = iter([ContextFull("it does not fit"), EngineError("the model is gone")])

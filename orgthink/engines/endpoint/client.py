@@ -16,6 +16,7 @@ import httpx2
 from orgthink.engines.endpoint import request, response, tool_calls
 from orgthink.engines.endpoint.request import Mode, SupportedFields, context_full, too_few_tokens
 from orgthink.engines.engine import (
+    MOST_FAILURES,
     Chunk,
     Context,
     ContextFull,
@@ -242,7 +243,14 @@ class EndpointEngine(Engine):
     async def _answer(self, body: dict[str, Any]) -> AsyncGenerator[response.StreamEvent]:
         """Events of a response. Before the first event a failed request is repeated where that may help."""
         async with AsyncExitStack() as stack:
-            data, events = await self._server.persist(lambda: self._begin(stack, body))
+            try:
+                data, events = await self._server.persist(lambda: self._begin(stack, body))
+                self.failures = ()
+            except EngineError as error:
+                self.failures = (
+                    () if isinstance(error, RequestRefused) else (*self.failures, str(error))[-MOST_FAILURES:]
+                )
+                raise
             try:
                 while data is not None and data.strip() != "[DONE]":
                     if data.strip():  # an event may have no data
