@@ -34,6 +34,7 @@ from orgthink.tasks import task_named
 from orgthink.tasks.task import Split, Task
 from orgthink.util.errors import required, user_input
 from orgthink.util.settings import plain
+from orgthink.util.tabular import store_rows
 
 __all__ = [
     "Agent", "Episode", "Grade", "Message", "Organization", "Problem", "Run", "Session", "aevaluate", "asolve",
@@ -59,6 +60,9 @@ class Run:
     """The run folder: `orgthink view PATH` shows it, `orgthink eval --resume PATH` resumes it."""
     episodes: list[Episode]
     """All episodes. Those of `evaluate` are in the order of problems, organizations and samples."""
+
+    def __repr__(self) -> str:
+        return f"<Run {self.path}: {len(self.episodes)} episodes>"
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -141,7 +145,7 @@ async def asolve(
 
 
 async def aevaluate(
-    task: str | None = None,
+    task: str | Iterable[Any] | None = None,
     organizations: AnyOrganization | Iterable[AnyOrganization] | Mapping[str, AnyOrganization] = "asyncthink",
     *,
     model: str | EngineSpec | None = None,
@@ -172,6 +176,9 @@ async def aevaluate(
 ) -> Run:
     """Evaluate organizations on `n` problems of a task, `samples` times each, and store a run folder.
 
+    Instead of a task there may be rows of problems with their answers: a list of mappings, a pandas DataFrame, or one
+    split of a data set. They are stored next to the run folder, and `n` is by default their number.
+
     The label of an organization is its name or that of its class; `LABEL=NAME` and a mapping by label give others.
     `settings` are fields of the organizations, by label. Organizations from a file can be resumed from the run folder,
     those from a notebook cannot.
@@ -181,7 +188,10 @@ async def aevaluate(
     new folder, by default one under runs/. `progress` gets every episode that ends and the number of ended ones.
     UserError for bad input.
     """
-    name, spec = required(task, "task", "a task"), _engine(model, url, tokenizer, {})
+    name, spec = required(task, "task", "a task or rows"), _engine(model, url, tokenizer, {})
+    if not isinstance(name, str):
+        name, count = store_rows(name, Path("runs") if out is None else Path(out).parent)
+        n = count if n is None else n
     plan = make_plan(
         name,
         on_models(labelled(organizations), spec, settings=settings, prompts=prompts),

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from orgthink.util.errors import ErrorKind
+from orgthink.util.terminal import excerpt
 
 SCHEMA_VERSION = 3
 """Version of the format of a stored episode; `episode_json` refuses other versions."""
@@ -386,6 +387,9 @@ class Episode:
     """Training step that used it, from 1; `None` outside of training."""
     schema_version: int = SCHEMA_VERSION
     """Schema version of this record."""
+
+    def __repr__(self) -> str:
+        return excerpt(f"<Episode {self.id}: agents {len(self.traces)}, grade {self.grade}, stop {self.stop}>")
 
     @property
     def root(self) -> Trace:

@@ -15,11 +15,19 @@ from orgthink.util.terminal import one_line
 T = TypeVar("T")
 
 
-class UserError(ValueError):
-    """An invalid request; exit code 2. The message is one line and says what to do."""
+class OneLine(Exception):
+    """An error that is shown as one line, in notebooks too: its traceback says nothing to a user."""
 
     def __str__(self) -> str:
         return one_line(super().__str__())
+
+    def _render_traceback_(self) -> list[str]:
+        """The lines that IPython shows in place of the traceback."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+class UserError(OneLine, ValueError):
+    """An invalid request; exit code 2. The message says what to do."""
 
 
 class ErrorKind(StrEnum):
@@ -37,14 +45,11 @@ class ErrorKind(StrEnum):
     """The deadline passed."""
 
 
-class Failure(Exception):
-    """An engine or a tool failed. In a fork it becomes the result of that fork. Shown as one line."""
+class Failure(OneLine):
+    """An engine or a tool failed. In a fork it becomes the result of that fork."""
 
     kind: ClassVar[ErrorKind | None] = None
     """Origin of the error; `None` if unknown."""
-
-    def __str__(self) -> str:
-        return one_line(super().__str__())
 
 
 class EngineError(Failure):

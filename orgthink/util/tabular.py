@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import codecs
 import csv
+import hashlib
 import io
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from orgthink.util.errors import UserError
 from orgthink.util.extras import needing
-from orgthink.util.files import read_whole
+from orgthink.util.files import made, read_whole, write_whole
 
 TABLES = (".parquet", ".jsonl", ".json", ".csv")
 """Suffixes of files of rows."""
@@ -30,6 +31,19 @@ def read_rows(file: Path, columns: Sequence[str]) -> Iterator[Any]:
         yield from _read_csv(file)
     else:
         yield from _read_json(file)
+
+
+def store_rows(given: Any, folder: Path) -> tuple[str, int]:
+    """Write rows that are given in Python (a list of mappings, a pandas DataFrame, a data set of `datasets`) as JSON
+    lines into the folder. Returns the file, which has the same name for the same rows, and their number. UserError for
+    anything else."""
+    rows = given.to_dict("records") if hasattr(given, "iloc") else list(given) if isinstance(given, Iterable) else []
+    if not rows or not all(isinstance(row, Mapping) for row in rows):
+        raise UserError("rows of problems are a list of mappings, a pandas DataFrame, or one split of a data set")
+    content = "".join(json.dumps(dict(row), default=str) + "\n" for row in rows).encode()
+    file = made(folder) / f"rows-{hashlib.sha256(content).hexdigest()[:8]}.jsonl"
+    write_whole(file, content)
+    return str(file), len(rows)
 
 
 def json_object(file: Path) -> dict[str, Any]:
