@@ -20,6 +20,9 @@ case " $* " in *" --dry-run "*) real= ;; *) real=1 ;; esac
 if [ -n "$real" ] && [[ $retriever = http* ]]; then
   curl --silent --output /dev/null "$retriever" || { echo "no retriever answers at $retriever: start it, or set RETRIEVER" >&2; exit 2; }
 fi
+if [ -z "${SANDBOX:-}" ]; then
+  bwrap --ro-bind / / true || { echo "programs need bubblewrap, which does not work here: set SANDBOX to a SandboxFusion server" >&2; exit 2; }
+fi
 
 torchrun --nproc-per-node "$gpus" -m orgthink train paramanager-qwen3-sft --model "$model" --episodes "$episodes" --out "$run-sft" --go-on \
   --set gradient_checkpointing=true save_every=100 "$@"

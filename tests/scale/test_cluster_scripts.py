@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from orgthink.cli import _verb, main
+from orgthink.cli.eval import Eval
 from orgthink.cli.train import Train
 from orgthink.training.cluster.sizing.model import config_of
 from orgthink.training.cluster.sizing.plan import GIB, Plan
@@ -39,10 +40,11 @@ printf '%s\\n' "$(basename "$0")" "$@" "" > "$record"
 cat "$record" >> "$CALLS"
 [ "$(basename "$0")" != vllm ] || exec sleep 60
 [ "$(basename "$0")" != curl ] || exit "${CURL:-0}"
+[ "$(basename "$0")" != bwrap ] || exit "${BWRAP:-0}"
 """
-"""Records its name and arguments, with one write because programs run at the same time. A server does not end. CURL is
-the exit code of curl."""
-PROGRAMS = ("orgthink", "torchrun", "ray", "vllm", "curl")
+"""Records its name and arguments, with one write because programs run at the same time. A server does not end. CURL and
+BWRAP are the exit codes of curl and bwrap."""
+PROGRAMS = ("orgthink", "torchrun", "ray", "vllm", "curl", "bwrap")
 TINY = {
     "model_type": "qwen3",
     "vocab_size": 64,
@@ -138,7 +140,7 @@ def test_a_dry_run_comes_as_far_as_the_first_use_of_a_gpu(
 ) -> None:
     """It starts no server, and says what verl would be told, and the size of the step."""
     started = trainings(script, place, "--dry-run")
-    assert {call.split("\n")[0] for call in (place / "calls").read_text().split("\n\n")} <= {*PROGRAMS[:3], ""}
+    assert {call.split("\n")[0] for call in (place / "calls").read_text().split("\n\n")} <= {*PROGRAMS[:3], "bwrap", ""}
     said: list[dict[str, Any]] = []
     for arguments in started:
         status = main(arguments)
@@ -282,7 +284,9 @@ def test_variables_move_the_runs_and_set_the_processes(place: Path) -> None:
         for recipe in ("asyncthink-qwen3-math", "asyncthink-qwen3-countdown", "paramanager-qwen3"):
             (place / f"trial/{recipe}-sft/checkpoints/step-000001/model").mkdir(parents=True, exist_ok=True)
         given = {"RUNS": "trial", "GPUS": "2", "CLUSTER": "stretch=7", "SERVED": "1"}
-        started = [call for call in calls(replace(script, nodes="1"), place, given=given) if call[0] != "curl"]
+        started = [
+            call for call in calls(replace(script, nodes="1"), place, given=given) if call[0] not in ("curl", "bwrap")
+        ]
         assert [call[0] for call in started] == ["torchrun", "orgthink"][-len(started) :]  # no server
         for call in started:
             assert call[call.index("--out") + 1].startswith("trial/")
@@ -303,6 +307,32 @@ def test_without_a_retriever_the_manager_s_script_stops_before_it_trains(place: 
         calls(script, place, given={"RETRIEVER": "http://127.0.0.1:9", "CURL": "7"})
     assert failed.value.returncode == 2 and b"no retriever answers" in failed.value.stderr
     assert (place / "calls").read_text().split("\n")[0] == "curl" and "torchrun" not in (place / "calls").read_text()
+
+
+def test_without_a_sandbox_the_manager_s_script_stops_before_it_trains(place: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        calls(SCRIPTS[-1], place, given={"BWRAP": "1"})
+    assert failed.value.returncode == 2 and b"set SANDBOX" in failed.value.stderr
+    assert "torchrun" not in (place / "calls").read_text()
+    with pytest.raises(subprocess.CalledProcessError):
+        calls(SCRIPTS[-1], place, "--dry-run", given={"BWRAP": "1"})
+    (place / "runs/paramanager-qwen3-sft/checkpoints/step-000001/model").mkdir(parents=True)
+    *_, job = trainings(SCRIPTS[-1], place, given={"BWRAP": "1", "SANDBOX": "http://localhost:8080"})
+    assert "rollout.organization.settings.suite.sandbox=http://localhost:8080" in job
+
+
+PARAMANAGER = RECIPES["paramanager-qwen3"]
+
+
+@pytest.mark.parametrize("step", [4, 7])
+def test_trajectories_and_evaluation_have_the_settings_of_the_manager_s_training(step: int) -> None:
+    section = PAGE.split("## ParaManager")[1].split(f"**{step}. ")[1]
+    command = re.search(r"^orgthink (eval .+)$", section.replace("\\\n", " "), re.MULTILINE)
+    assert command is not None and isinstance(PARAMANAGER, Reinforced)
+    told = _verb(shlex.split(re.sub(r"--tokenizer \S+", "", re.sub(r"bench:\S+|verl:\S+", "countdown", command[1]))))
+    assert isinstance(told, Eval)
+    (manager,) = told.plan().organizations.values()
+    assert manager.named("manager") == replace(PARAMANAGER.settings.rollout.made, name="manager")
 
 
 @each
