@@ -6,7 +6,7 @@ FROM python:3.11-slim-trixie
 
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends bubblewrap make \
+    && apt-get install --yes --no-install-recommends bubblewrap gcc libc6-dev make \
     && rm -rf /var/lib/apt/lists/*
 RUN useradd --create-home --uid 1000 orgthink && install --directory --owner 1000 --group 1000 /orgthink
 
