@@ -89,7 +89,7 @@ def test_environments_for_gpus_hold_what_the_cluster_scripts_need() -> None:
     assert line is not None and {"verl", "math", "data"} <= {*line[1].split(",")}
     for extra in ("math", "data"):
         for requirement in map(Requirement, PROJECT["optional-dependencies"][extra]):
-            for name in ("gpu", "verl-gpu"):
+            for name in ("gpu", "verl-gpu", "verl"):
                 assert canonicalize_name(requirement.name) in locked(name), f"{name}.lock lacks {requirement}"
 
 
