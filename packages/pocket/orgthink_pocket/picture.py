@@ -47,11 +47,18 @@ def facts(demo: Path) -> dict[str, Any]:
 
 
 def digest(n: int) -> str:
-    """A digest of the demo's plan on `n` problems, and of its models."""
-    found = sha256(json.dumps(plain(plans(n)), sort_keys=True).encode())
+    """A digest of the demo's plan on `n` problems, as far as it sets something, and of its models."""
+    found = sha256(json.dumps(_given(plain(plans(n))), sort_keys=True).encode())
     for weights in sorted((Path(__file__).parent / "models").glob("*/model.safetensors")):
         found.update(weights.read_bytes())
     return found.hexdigest()[:16]
+
+
+def _given(value: Any) -> Any:
+    """Settings without those that are empty: a new one with such a default changes no demo."""
+    if not isinstance(value, dict):
+        return value
+    return {name: _given(each) for name, each in value.items() if each not in (None, False, [], {}, "")}
 
 
 def best_episode(demo: Path) -> Episode:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from orgthink_pocket.demo import plans
-from orgthink_pocket.picture import best_episode, digest, facts, take
+from orgthink_pocket.picture import _given, best_episode, digest, facts, take
 
 from orgthink.cli.eval import conduct
 from orgthink.evaluation.plan import resolve
@@ -30,6 +30,10 @@ def test_it_shows_the_present_demo():
     assert {part: list(plan.organizations) for part, plan in plans(1).items()} == {
         part: list(systems) for part, systems in STORED["all correct %"].items()
     }
+
+
+def test_a_new_setting_that_is_empty_changes_no_demo():
+    assert _given({"plan": {"n": 1, "new": None, "more": {}}}) == _given({"plan": {"n": 1}}) == {"plan": {"n": 1}}
 
 
 @pytest.mark.thorough
