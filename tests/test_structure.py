@@ -4,6 +4,7 @@ has become the whole house."""
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -155,6 +156,13 @@ def test_a_circle_that_is_put_in_on_purpose_is_found(tmp_path, files, found):
         (root / f"{name}.py").write_text(source)
     seen = circle(arrows(root))
     assert seen is None if found is None else seen is not None and set(found) <= set(seen)
+
+
+def test_no_two_test_files_have_the_same_name():
+    """pytest refuses the second one."""
+    here = Path(__file__).parent
+    files = [*here.rglob("test_*.py"), *(here.parent / "packages").glob("*/tests/**/test_*.py")]
+    assert not [name for name, times in Counter(file.name for file in files).items() if times > 1]
 
 
 def test_report_long_files(capsys):

@@ -116,7 +116,7 @@ PUBLIC = {
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_a_public_data_set_is_a_task(name, monkeypatch):
-    from test_rows import Local
+    from test_tables import Local
 
     monkeypatch.setattr(code_task, "runner", lambda: Local())
     files, taken, right = PUBLIC[name]
