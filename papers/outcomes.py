@@ -36,6 +36,8 @@ class Outcome:
     """Whether no agent made a format error."""
     cut_off: bool | None = None
     """Whether a limit of tokens cut an agent off; `None`: not stored."""
+    reward: float | None = None
+    """Reward of the recipe of reinforcement learning; `None`: not stored."""
 
 
 def path_of(paper: str) -> Path:

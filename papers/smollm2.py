@@ -16,6 +16,7 @@ from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import forks, sampled_tokens
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
+from orgthink.training.recipes.any_model import ASYNCTHINK
 from papers import outcomes
 from papers.__main__ import interval, put
 from papers.claims import Rows, rows
@@ -38,6 +39,7 @@ def outcome(label: str, episode: Episode) -> Outcome:
         forks=forks(episode),
         followed=not has_format_error(episode),
         cut_off=was_truncated(episode),
+        reward=ASYNCTHINK.settings.reward(episode).total,
     )
 
 
@@ -68,8 +70,10 @@ def table(found: Rows) -> str:
         pair = found[AFTER], found[BEFORE]
         gap = difference(*([(one.problem, one.solved) for one in each] for each in pair))
         shorter = difference(*([(one.problem, one.path) for one in each] for each in pair))
+        earned = difference(*([(one.problem, one.reward or 0.0) for one in each] for each in pair))
         lines.append(
-            f"\nRL, T = 1: solved {interval(gap, 100, 0)} points, critical path {interval(shorter, 1, 0)} steps."
+            f"\nRL, T = 1: solved {interval(gap, 100, 0)} points, critical path {interval(shorter, 1, 0)} steps, "
+            f"reward {interval(earned, 1, 2)} (before: {fmean(one.reward or 0.0 for one in pair[1]):.2f})."
         )
     return "\n".join(lines)
 
