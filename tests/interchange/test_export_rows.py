@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("tiny_policy")
 
 def evaluated(folder: Path, *options: str) -> Path:
     wanted = ["--model", str(TINY), "--prompts", TERSE, "--task", TASK, "--split", "train", "--n", "4"]
-    assert main(["eval", *wanted, "--capacity", "4", "--out", str(folder), *options]) == 0
+    assert main(["eval", *wanted, "--capacity", "4", "--out", str(folder), *options]) < 2  # 1: without an answer
     return folder
 
 

@@ -198,7 +198,7 @@ def test_a_tokenizer_counts_the_tokens(rows: Path, tmp_path: Path) -> None:
     ("line", "settings", "why"),
     [
         ({"problem": "?", "answer": "7"}, {}, "row 1: transcript is missing"),
-        ({"answer": "7", "transcript": "x"}, {}, "row 1: problem or question or prompt is missing"),
+        ({"answer": "7", "transcript": "x"}, {}, "row 1: no column with the question"),
         ({"problem": "?", "answer": "7", "transcript": "x"}, {"format": "nrp"}, "did you mean npr"),
         ({"problem": "?", "answer": "7", "transcript": "x"}, {"tokenizer": "nowhere"}, "nowhere has no tokenizer.json"),
     ],
