@@ -170,7 +170,7 @@ def test_no_code_is_run_where_the_local_engine_opens(
 )
 def test_a_known_model_is_opened_without_its_code(attack: Attack, folder: Path, tmp_path: Path) -> None:
     names_code(folder, tmp_path / "trap", attack.given)
-    assert main(["run", "What?", "--model", str(folder), "--max-tokens", "4"]) == 0
+    assert main(["run", "What?", "--model", str(folder), "--max-tokens", "4"]) == 1  # it opens, and has no answer
     assert not (tmp_path / "trap").exists()
 
 
