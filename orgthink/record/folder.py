@@ -51,7 +51,7 @@ LONGEST_TRACEBACK = 20_000
 """Characters of a traceback that are stored: its end."""
 
 _FILES = (
-    "config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "crashes.log", "summary.json",
+    "config.json", "run.toml", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "crashes.log", "summary.json",
     "view.html",
 )  # fmt: skip
 

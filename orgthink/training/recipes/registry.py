@@ -147,8 +147,8 @@ def start(training: Training, path: Path) -> RunFolder:
     return RunFolder.create(path, "train", training, overwrite=unused)
 
 
-_NOTES = ("pairs.json", "trajectories.json", "base.json", "task.json")
-"""Files in which a training remembers what it learns from, and from which weights."""
+_NOTES = ("pairs.json", "trajectories.json", "base.json", "task.json", "run.toml")
+"""Files in which a training remembers what it learns from, from which weights, and by which options."""
 
 
 def is_unused(path: Path) -> bool:
