@@ -40,7 +40,7 @@ class ExportProblems:
     solved and others did not, as in ParaManager (section 4.2)."""
 
     def __call__(self) -> int:
-        from orgthink.training.interchange.problems import write
+        from orgthink.tasks.verl_data import write
 
         require_output(self.out)
         if self.n < 1:
@@ -78,14 +78,16 @@ class ExportRows:
 
     def __call__(self) -> int:
         with needing("local"):
+            from orgthink.training.episodes import recorded_rows
             from orgthink.training.recipes import registry as recipes
+            from orgthink.training.recipes.jobs import Policy
         require_output(self.out)
         with user_input():
             job = recipes.adjusted(recipes.recipe_named(self.recipe), {}, self.set)
-        if not hasattr(job, "recorded"):
+        if not isinstance(job, Policy):
             raise UserError(f"{self.recipe} makes no rows of whole episodes: name a recipe of reinforcement learning")
         with nullcontext() if self.trust else registered_only():  # the recipe is the user's, the folder may not be
-            rows = job.recorded(RunFolder.open(self.run))
+            rows = recorded_rows(RunFolder.open(self.run), job.settings)
         write_whole(self.out, "".join(json.dumps(asdict(row)) + "\n" for row in rows).encode())
         show(f"{len(rows)} rows of {len({row.group for row in rows})} problems are in {self.out}")
         return 0

@@ -1,6 +1,7 @@
 """Problems of the parquet files that verl reads (columns of verl 0.9.1).
 
-Rows that `orgthink export problems` wrote become the same problems again, each of its own task. Rows of verl's own data
+Every field of a problem has a column, so rows that `orgthink export problems` wrote become the same problems again, from
+the file or from what verl passes to an agent loop, each of its own task. Rows of verl's own data
 sets with a short mathematical answer become problems of `math`. A file is one split: verl's scripts write one file for
 training and one for testing.
 """
@@ -8,16 +9,20 @@ training and one for testing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from orgthink.record.episode import Grade, Message, Problem
 from orgthink.record.episode_json import MOST_REQUIRED
 from orgthink.tasks import TASKS
 from orgthink.tasks.math import MATH
-from orgthink.tasks.task import FileTask, Solution, Task, require_shallow
+from orgthink.tasks.task import FileTask, Solution, Split, Task, require_shallow
 from orgthink.util.errors import UserError
+from orgthink.util.files import write_whole
 from orgthink.util.references import references
+from orgthink.util.settings import plain
+from orgthink.util.tabular import parquet_bytes
 
 T = TypeVar("T")
 
@@ -81,6 +86,38 @@ class VerlData(FileTask):
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
         return self.tasks[problem.task].solutions(problem, answer)
+
+
+def row_of(problem: Problem, split: Split, index: int) -> dict[str, Any]:
+    """The row of problem number `index` of a file. UserError if its data are not JSON values."""
+    try:
+        truth = json.dumps(problem.data, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"problem {problem.id}: its data are not JSON values: {error}") from error
+    if json.loads(truth) != problem.data:
+        raise UserError(f"problem {problem.id}: its data are not JSON values: use lists, and texts as keys")
+    return {
+        "data_source": OURS + problem.task,
+        "prompt": [plain(turn) for turn in (*problem.history, Message("user", problem.text))],
+        "ability": problem.task,
+        "reward_model": {"style": "rule", "ground_truth": truth},
+        "extra_info": {
+            "split": split,
+            "index": index,
+            "id": problem.id,
+            "required": problem.required,
+            "instruction": problem.instruction,
+            "answer_form": problem.answer_form,
+            "history": len(problem.history),
+        },
+    }
+
+
+def write(problems: Sequence[Problem], split: Split, file: Path) -> None:
+    """Write problems as a parquet file for verl. UserError if there are not, or if one cannot be written."""
+    if not problems:
+        raise UserError(f"no problems to write to {file}")
+    write_whole(file, parquet_bytes([row_of(problem, split, index) for index, problem in enumerate(problems)], file))
 
 
 def problem_of(row: Mapping[str, Any], place: str) -> Problem:

@@ -3,30 +3,36 @@
 AsyncThink (section 3.2) trains the organizer and the workers. ParaManager (section 3.3) trains the manager only. A step
 attempts each of its problems G times and rewards every episode. All tokens that the policy sampled in an episode share
 one advantage, which is relative to the group of attempts at the same problem.
+
+`recorded_rows` makes such rows of an evaluation, for other trainers.
 """
 
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from orgthink.engines.engine import Engine
+from orgthink.evaluation.grading import grade
+from orgthink.evaluation.plan import Evaluation, resolve
 from orgthink.measure.accuracy import mixed
 from orgthink.record.episode import Episode, Origin, Trace
+from orgthink.record.folder import RunFolder
 from orgthink.record.guard import Crash, engine_failed, failure_message, raised
 from orgthink.rewards import Score
 from orgthink.runtime.agent import Backing
 from orgthink.training.checkpoint import load_state, save_state
 from orgthink.training.masking import sampled_entropy
+from orgthink.training.policy_loss import weighted
 from orgthink.training.rl import Batch, Clock, Record
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import ProblemStream, frozen, roll_out
-from orgthink.training.rows import policy_rows
-from orgthink.training.scores import advantages_of, check_of, score_of
+from orgthink.training.rows import PolicyRow, policy_rows
+from orgthink.training.scores import Groups, advantages_of, check_of, score_of
 from orgthink.util.errors import UserError, user_input
 
 
@@ -68,17 +74,14 @@ class Episodes:
         dropped = len({e.problem.id for e in episodes} - known) if settings.mixed else 0
         groups = grouped(selected, rewards)
         require_version(episodes, str(step), self._plan.trains)
-        with user_input():
-            advantages = advantages_of(settings.credit, groups, self._crash)
-            rewarded = [episode for episode in selected if episode.id in advantages]
-            rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], self._plan.trains, step)]
+        rows = _rows(settings, selected, groups, step, self._crash)
         metrics = {
             **settings.measure(episodes, rewards),
             "drawn_groups": len(problems),
             "mixed_groups": len(known),
             "groups": len(problems) - dropped,
             "broken_groups": len(problems) - dropped - len(groups),
-            "flat_groups": len(groups) - len({episode.problem.id for episode in rewarded}),
+            "flat_groups": len(groups) - len({row.group for row in rows}),
         }
         sampled = (trace for episode in episodes for trace in episode.traces if self._plan.trains(trace))
         return Batch(rows, metrics, sampled_entropy(sampled))
@@ -109,6 +112,55 @@ class Episodes:
     def load(self, folder: Path) -> None:
         drawn = load_state(folder / "problems.json", State).drawn
         self._problems = ProblemStream(self._plan, self._settings.seed, drawn)
+
+
+def recorded_rows(folder: RunFolder, settings: RlSettings) -> list[PolicyRow]:
+    """Rows of a recorded evaluation with their weights in the loss, problem by problem. Groups of equal rewards and
+    with engine errors are left out; so are those whose outcomes are all equal, if only mixed groups are trained on.
+
+    UserError if the run has one attempt a problem, is of another organization or of several models, is not finished, or
+    leaves no row.
+    """
+    plan, rollout = folder.settings("eval", Evaluation), settings.rollout
+    wanted, found = rollout.organization.organization, {how.organization for how in plan.organizations.values()}
+    if len(plan.organizations) > 1 or found != {wanted}:
+        names = ", ".join(plan.organizations)
+        raise UserError(f"{folder.path} holds {names}: the recipe is for {wanted} by itself, see --organizations")
+    if plan.samples < 2:
+        raise UserError(f"{folder.path} has one attempt at each problem, and nothing to compare it with: --samples 8")
+    resolved = resolve(plan)
+    episodes = whole_groups([grade(one, resolved.task) for one in resolved.in_order(folder.episodes())])
+    attempts = Counter(episode.problem.id for episode in episodes)
+    if any(count < plan.samples for count in attempts.values()):
+        raise UserError(f"{folder.path} is not finished, and half a group is no fair comparison: eval --resume it")
+    sampled_by = {
+        trace.model for episode in episodes for trace in episode.traces if trace.steps and rollout.trains(trace)
+    }
+    if len(sampled_by) > 1:
+        names = ", ".join(sorted(map(str, sampled_by)))
+        raise UserError(f"{folder.path}: {names} sampled what the recipe trains: name the frozen in rollout.models")
+    if settings.mixed:
+        known = set(mixed(episodes))
+        episodes = [episode for episode in episodes if episode.problem.id in known]
+    groups = grouped(episodes, {episode.id: score_of(settings.reward, episode) for episode in episodes})
+    rows = _rows(settings, episodes, groups)
+    if not rows:
+        raise UserError(f"{folder.path} has no group whose attempts differ in reward: there is nothing to train on")
+    return weighted(rows, settings.loss.reduction)
+
+
+def _rows(
+    settings: RlSettings,
+    episodes: Sequence[Episode],
+    groups: Groups,
+    version: int | None = None,
+    crash: Callable[[str, Exception], str] | None = None,
+) -> list[PolicyRow]:
+    """The rows of the episodes with an advantage. `version` is that of the newest weights."""
+    with user_input():
+        advantages = advantages_of(settings.credit, groups, crash)
+        rewarded = [episode for episode in episodes if episode.id in advantages]
+        return [row for e in rewarded for row in policy_rows(e, advantages[e.id], settings.rollout.trains, version)]
 
 
 def whole_groups(episodes: Sequence[Episode]) -> list[Episode]:

@@ -20,8 +20,7 @@ from orgthink.record.episode import Episode, Grade, Message, Problem, Trace
 from orgthink.record.folder import RunFolder
 from orgthink.tasks import TASKS, task_named
 from orgthink.tasks.math import MATH
-from orgthink.tasks.verl_data import VerlData, problem_of
-from orgthink.training.interchange.problems import row_of, write
+from orgthink.tasks.verl_data import VerlData, problem_of, row_of, write
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -36,7 +36,7 @@ from orgthink.training.recipes.base_model import (
 from orgthink.training.rl import Source, train_policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import SLOTS
-from orgthink.training.rows import PolicyRow, Row
+from orgthink.training.rows import Row
 from orgthink.training.sft import SftSettings, train
 from orgthink.util.errors import UserError, user_input
 from orgthink.util.settings import lacks
@@ -294,12 +294,6 @@ class Policy(Reinforced):
 
     def source(self) -> Episodes:
         return Episodes(self.settings)
-
-    def recorded(self, folder: RunFolder) -> list[PolicyRow]:
-        """Rows for other trainers from a recorded evaluation. UserError if it is of another organization."""
-        from orgthink.training.interchange.recorded import recorded_rows
-
-        return recorded_rows(folder, self.settings)
 
 
 @dataclass(frozen=True, slots=True)
