@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import threading
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -23,6 +24,9 @@ _OPERATORS: dict[type, Any] = {
 }
 _SPELLED = {"*": "×·⋅∙∗", "/": "÷∕⁄", "-": "−–", " ": "\u00a0\u2009\u202f", "": "\u200b\u2060\ufeff"}
 _SPELLINGS = str.maketrans({other: sign for sign, others in _SPELLED.items() for other in others})
+
+_ONE_AT_A_TIME = threading.Lock()
+"""Python 3.11's parser counts the depth of all threads together, and may fail where two make trees at once."""
 
 
 class ExpressionError(ValueError):
@@ -58,7 +62,8 @@ def parse(text: str) -> Expression:
     if not _SIGNS.fullmatch(text):
         raise ExpressionError("other signs than numbers, + - * / and parentheses")
     try:
-        tree = ast.parse(_LEADING_ZEROS.sub("", " ".join(text.split())), mode="eval")
+        with _ONE_AT_A_TIME:
+            tree = ast.parse(_LEADING_ZEROS.sub("", " ".join(text.split())), mode="eval")
     except SyntaxError as error:
         raise ExpressionError(error.msg) from None
     except (MemoryError, RecursionError):  # the parser of some versions of Python has room for fewer parentheses

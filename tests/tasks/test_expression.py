@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import gc
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from fractions import Fraction
 
@@ -182,3 +186,23 @@ def test_parse_gives_the_exact_value_of_any_tree(tree):
 def test_any_text_has_a_value_or_is_refused(text):
     with suppress(ExpressionError):
         assert isinstance(parse(text).value, Fraction)
+
+
+def test_threads_parse_at_once():
+    """The garbage collector may switch threads while Python makes a tree. Here it often does."""
+    text = "(" * 40 + "1" + "+1)" * 40
+
+    def switch(*_):
+        time.sleep(0)
+
+    before, interval = gc.get_threshold(), sys.getswitchinterval()
+    gc.callbacks.append(switch)
+    gc.set_threshold(5, 2, 2)
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            assert {one.value for one in threads.map(parse, [text] * 4000)} == {41}
+    finally:
+        gc.callbacks.remove(switch)
+        gc.set_threshold(*before)
+        sys.setswitchinterval(interval)
