@@ -1,7 +1,7 @@
 """Problems of the parquet files that verl reads (columns of verl 0.9.1).
 
-Every field of a problem has a column, so rows that `orgthink export problems` wrote become the same problems again, from
-the file or from what verl passes to an agent loop, each of its own task. Rows of verl's own data
+Every field of a problem has a column, so rows that `orgthink export problems` wrote become the same problems again,
+from the file or from what verl passes to an agent loop, each of its own task. Rows of verl's own data
 sets with a short mathematical answer become problems of `math`. A file is one split: verl's scripts write one file for
 training and one for testing.
 """
