@@ -359,15 +359,17 @@ def test_a_third_ctrl_c_stops_a_loop_that_is_blocked(toy, capsys: pytest.Capture
     assert "go on with: orgthink eval --resume run" in err and err.endswith("orgthink: stopped\n")
 
 
-@pytest.mark.parametrize("over", [True, False])
-def test_the_command_ends_also_where_a_thread_does_not(monkeypatch, over: bool):
+@pytest.mark.parametrize(("over", "torchrun"), [(True, False), (False, False), (True, True)])
+def test_the_command_ends_also_where_a_thread_does_not(monkeypatch, over: bool, torchrun: bool):
     monkeypatch.setattr(sys, "argv", ["orgthink", "--version"])
     monkeypatch.setattr(cli, "have_ended", lambda: over)
+    if torchrun:
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     ended = []
     monkeypatch.setattr(os, "_exit", ended.append)
     with pytest.raises(SystemExit) as end:
         cli.program()
-    assert end.value.code == 0 and ended == ([] if over else [0])
+    assert end.value.code == 0 and ended == ([] if over and not torchrun else [0])
 
 
 def test_run_leaves_an_episode_to_view_and_measure(toy, capsys: pytest.CaptureFixture[str]):

@@ -146,6 +146,17 @@ def test_two_runs_are_compared_on_what_both_attempted(runs: tuple[str, str], cap
     assert "+ p  0 → 1  q" in out
 
 
+@pytest.mark.parametrize("alone", [0, 1, 2], ids=["neither", "one", "both"])
+def test_wall_clock_is_compared_where_both_runs_had_one_episode_at_a_time(runs, alone: int, capsys):
+    for folder in runs[:alone]:
+        config = Path(folder) / "config.json"
+        stored = json.loads(config.read_text())
+        stored["settings"]["concurrency"] = 1
+        config.write_text(json.dumps(stored))
+    assert main(["compare", *runs]) == 0
+    assert ("seconds" in capsys.readouterr().out) is (alone == 2)
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
