@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from orgthink.credit import EpisodeCredit
 from orgthink.credit.shared import SharedCredit
-from orgthink.record.episode import Episode
 from orgthink.rewards import REWARDS
 from orgthink.training.backend import PolicyBackend, Signals
 from orgthink.training.checkpoint import RETAINED
@@ -94,10 +93,6 @@ class Optimization(ABC):
     def made_for(self) -> Mapping[str, Any]:
         """Entries of the trained model's orgthink.json: how it was trained, and so how it is evaluated by default."""
         return {}
-
-    @abstractmethod
-    def measure(self, episodes: Sequence[Episode]) -> dict[str, Any]:
-        """Metrics that are a function of a step's episodes. Stored episodes give the same metrics."""
 
     @abstractmethod
     def bounds(self) -> Mapping[str, int | None]:

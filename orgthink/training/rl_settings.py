@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 from orgthink.measure.summary import surviving_measures
 from orgthink.organizations.prompts import STYLES
 from orgthink.record.episode import Episode
-from orgthink.record.guard import engine_failed
 from orgthink.rewards import REWARDS, EpisodeReward, Score
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.training.metrics import OUTCOME, STRUCTURE, means, rollout_metrics
 from orgthink.training.optimization import Optimization, last_parts
 from orgthink.training.rollout import ProblemStream, Rollout
-from orgthink.training.scores import score_of
 from orgthink.util.errors import UserError
 from orgthink.util.settings import class_by_kind
 
@@ -70,12 +68,8 @@ class RlSettings(Optimization):
             "renew": total is None or total > plan.max_tokens,
         }
 
-    def measure(self, episodes: Sequence[Episode], rewards: Mapping[str, Score] | None = None) -> dict[str, Any]:
-        """The metrics of a step. `rewards` are known by the episodes' ids, or computed."""
-        if rewards is None:
-            failed = {episode.problem.id for episode in episodes if engine_failed(episode)}
-            episodes = [episode for episode in episodes if episode.problem.id not in failed]
-            rewards = {episode.id: score_of(self.reward, episode) for episode in episodes}
+    def measure(self, episodes: Sequence[Episode], rewards: Mapping[str, Score]) -> dict[str, Any]:
+        """The metrics of a step. `rewards` are by the episodes' ids."""
         own = surviving_measures(self.rollout.made.measures)
         return rollout_metrics(episodes, rewards) | means(episodes, own)
 

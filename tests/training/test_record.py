@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from again import measured
 from tiny_policy import TINY
 from tiny_recipes import ASYNCTHINK, MARSRL, TERSE
 
@@ -77,9 +78,9 @@ def test_the_steps_of_a_training_are_seen_and_scored_again(name, tmp_path, capsy
     assert recorded(folder) == steps and 3 in steps and len(steps) > 1
     assert len({episode.id for episode in episodes}) == len(episodes)
     for line in lines:
-        measured = settings.measure([episode for episode in episodes if episode.step == line["step"]])
-        assert measured["reward"] is not None and len(measured) >= 8
-        assert measured == {name: line[name] for name in measured}
+        found = measured(settings, [episode for episode in episodes if episode.step == line["step"]])
+        assert found["reward"] is not None and len(found) >= 8
+        assert found == {name: line[name] for name in found}
 
     assert main(["view", str(folder.path)]) == 0
     assert (folder.path / "view.html").is_file()

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from orgthink.grammar.solution import Proposal, read_proposal
 from orgthink.grammar.verdict import Report, Verdict
 from orgthink.organizations.verifier_corrector import report_of, role_prompt
-from orgthink.record.episode import Episode, Message, Origin, Problem, Status, StopReason, Trace
+from orgthink.record.episode import Episode, Message, Problem, Status, StopReason, Trace
 from orgthink.rewards import RoleReward
 from orgthink.tasks.task import Task
 from orgthink.training.marsrl.rollout import STREAMS, MarsRollout, choose, last_stage, role_of
@@ -64,12 +64,6 @@ class OutputGroup(NamedTuple):
         """The error, if the engine failed in an output. A part of a group is not a fair comparison."""
         return next((trace.error or "" for trace in self.outputs if trace.stop is StopReason.ERROR), None)
 
-    @property
-    def version(self) -> int | None:
-        """The newest policy version that sampled for it."""
-        sampled = (span for trace in self.outputs for span in trace.spans if span.origin is Origin.SAMPLED)
-        return max((int(span.policy_version or 0) for span in sampled), default=None)
-
 
 def groups_of(traces: Iterable[Trace]) -> list[OutputGroup]:
     """The groups of a chain, in the order in which they began."""
@@ -83,16 +77,6 @@ def last_groups(traces: Iterable[Trace]) -> list[OutputGroup]:
     """The groups of the last stage."""
     groups = groups_of(traces)
     return [group for group in groups if group.stream == groups[-1].stream]
-
-
-def finished_in_step(episode: Episode) -> list[OutputGroup]:
-    """From the record of a training step, the groups that the step trained on: its weights sampled last for them.
-
-    The record also has the outputs from which inputs were made. Broken groups are left out.
-    """
-    assert episode.step is not None, f"{episode.id} is not an episode of a training"
-    groups = groups_of(episode.traces)
-    return [group for group in groups if group.version == episode.step - 1 and group.broken is None]
 
 
 def part_of(episode: Episode, groups: Iterable[OutputGroup]) -> Episode:

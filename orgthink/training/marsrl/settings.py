@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from orgthink.grammar.verdict import Verdict
 from orgthink.organizations.prompts import STYLES, prompt, style_named
-from orgthink.record.episode import Episode, StopReason
+from orgthink.record.episode import StopReason
 from orgthink.rewards import REWARDS, RoleReward
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.tasks import task_named
 from orgthink.tasks.task import endless
-from orgthink.training.marsrl.chain import FinishedGroup, Rules, finished_in_step
+from orgthink.training.marsrl.chain import FinishedGroup
 from orgthink.training.marsrl.rollout import ROLES, STREAMS, MarsRollout, role_of
 from orgthink.training.metrics import mean
 from orgthink.training.optimization import Optimization, last_parts
@@ -52,10 +52,6 @@ class MarsSettings(Optimization):
     def made_for(self) -> Mapping[str, Any]:
         style = {"prompts": self.rollout.prompts} if self.rollout.prompts in tuple(STYLES) else {}
         return {**style, "max_tokens": self.rollout.max_tokens}
-
-    def measure(self, episodes: Sequence[Episode]) -> dict[str, Any]:
-        rules = Rules(self.rollout, task_named(self.rollout.task), self.reward, self.seed)
-        return rollout_metrics([one for e in episodes for one in rules.judged(e, finished_in_step(e))])
 
     def bounds(self) -> dict[str, int | None]:
         plan, widths = self.rollout, self.rollout.widths

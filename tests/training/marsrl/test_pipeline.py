@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from again import finished_in_step, measured
 from longest_path import longest_path
 from mars_words import Habits, Step, WordEngine, problems_file, stepped
 from terse import TERSE
@@ -16,7 +17,7 @@ from orgthink.engines.engine import EngineError
 from orgthink.measure.latency import critical_path
 from orgthink.record.episode import Grade, Problem
 from orgthink.record.episode_json import dump, load
-from orgthink.training.marsrl.chain import Rules, finished_in_step
+from orgthink.training.marsrl.chain import Rules
 from orgthink.training.marsrl.pipeline import Pipeline
 from orgthink.training.marsrl.rollout import ROLES, STREAMS, role_of
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
@@ -68,8 +69,8 @@ def test_the_record_of_a_step_gives_its_metrics_and_no_output_is_trained_twice(s
     trained: list[tuple[int, str]] = []
     for number, step in enumerate(steps, 1):
         episodes = [load(dump(episode)) for episode in step.episodes]
-        measured = settings.measure(episodes)
-        assert measured == {name: step.metrics[name] for name in measured}
+        found = measured(settings, episodes)
+        assert found == {name: step.metrics[name] for name in found}
         by_agent = {(e.sample, t.agent): t for e in episodes for t in e.traces}
         for row in step.rows:
             trace = by_agent[int(row.group.partition("#")[2].partition("|")[0]), row.agent]
