@@ -235,7 +235,7 @@ def train(
     gets the metrics of each step. At Ctrl-C the step ends and a checkpoint is saved. In a notebook a thread trains, and
     calls `report`. UserError for bad input.
     """
-    from orgthink.training.interrupt import wherever
+    from orgthink.training.interrupt import beside_the_loop
     from orgthink.training.recipes import registry as recipes
 
     name = required(recipe, "recipe", "a recipe")
@@ -248,7 +248,7 @@ def train(
             target = Path(out) if out is not None else recipes.folder_of(name)
             return recipes.go_on(recipes.start(recipes.Training(name, job), target), report)
 
-    return wherever(trained)
+    return _plain(beside_the_loop)(trained) if _in_loop() else trained()
 
 
 async def atrain(recipe: str | None = None, **settings: Any) -> Path:
@@ -279,15 +279,22 @@ def _text(value: Any) -> str:
     return json.dumps(plain(value)) if isinstance(value, list | tuple | dict) else str(value)
 
 
+def _in_loop() -> bool:
+    """Whether an event loop runs in this thread, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def _plain(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
     """A coroutine function as a plain one. If an event loop is running already, as in a notebook, a new thread runs it,
     and an interrupted wait for it, such as by Ctrl-C, cancels it."""
 
     @wraps(work)
     def plainly(*args: P.args, **options: P.kwargs) -> T:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not _in_loop():
             return run_main(work(*args, **options))
         interrupted = Future[None]()
 

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from types import FrameType
@@ -69,43 +69,18 @@ def answer(line: str) -> None:
             show(line, error=True)
 
 
-def wherever(work: Callable[[], T]) -> T:
-    """The result of a training, in another thread if an event loop is running. The first Ctrl-C waits for the step."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return work()
-    result, stop = _begun(work)
-    try:
-        return result.result()
-    except KeyboardInterrupt:
-        if not result.done():
-            _end(stop)
-        return result.result()
-
-
 async def beside_the_loop(work: Callable[[], T]) -> T:
-    """The result of a training in another thread, while the event loop continues. A cancellation acts as Ctrl-C."""
-    result, stop = _begun(work)
-    waited = asyncio.wrap_future(result)
-    try:
-        return await asyncio.shield(waited)
-    except asyncio.CancelledError:
-        _end(stop)
-        await asyncio.wait([waited])
-        raise asyncio.CancelledError from waited.exception()
-
-
-def _begun(work: Callable[[], T]) -> tuple[Future[T], threading.Event]:
-    """The future result of a new thread, and the event that stops the training."""
+    """The result of a training in another thread, while the event loop continues. A cancellation acts as Ctrl-C: the
+    step ends first. The next one does not wait for that."""
     stop, context = threading.Event(), copy_context()
     context.run(STOP.set, stop)
     thread = ThreadPoolExecutor(1, "training")
-    result = thread.submit(context.run, work)
+    result = asyncio.wrap_future(thread.submit(context.run, work))
     thread.shutdown(wait=False)
-    return result, stop
-
-
-def _end(stop: threading.Event) -> None:
-    stop.set()
-    show("orgthink: finishing the step; the next Ctrl-C does not wait for it", error=True)
+    try:
+        return await asyncio.shield(result)
+    except asyncio.CancelledError:
+        stop.set()
+        show("orgthink: finishing the step; the next Ctrl-C does not wait for it", error=True)
+        await asyncio.wait([result])
+        raise asyncio.CancelledError from result.exception()
