@@ -89,8 +89,8 @@ def peak(folder: Path, rank: int | None, gradient_checkpointing: bool) -> float:
     return _most() / 1e9
 
 
-def _rows(seed: int, pool: int) -> Iterator[Row]:
-    draw = random.Random(f"{seed} {pool}")
+def _rows(seed: int, epoch: int) -> Iterator[Row]:
+    draw = random.Random(f"{seed} {epoch}")
     for _ in range(ROWS):
         ids = tuple(draw.randrange(100, 40_000) for _ in range(TOKENS))
         yield Row(ids, tuple(i >= PROMPT for i in range(TOKENS)))

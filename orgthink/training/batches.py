@@ -3,48 +3,44 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import count
 
 from orgthink.training.rows import Row
 from orgthink.util.errors import require_at_least
-
-POOL = 1280
-"""Most rows in a pool. Each pool is split into batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
     """A position in the stream of batches."""
 
-    pool: int = 0
-    """Index of the pool."""
+    epoch: int = 0
+    """Index of the epoch."""
     batch: int = 0
-    """Index of the batch in its pool."""
+    """Index of the batch in its epoch."""
 
     def __post_init__(self) -> None:
-        require_at_least(0, self, "pool", "batch")
+        require_at_least(0, self, "epoch", "batch")
 
 
 def batches(
-    rows: Callable[[int, int], Iterator[Row]], seed: int, tokens: int, start: Cursor, size: int | None = None
+    rows: Callable[[int, int], Iterable[Row]], seed: int, tokens: int, start: Cursor, size: int | None = None
 ) -> Iterator[tuple[list[Row], Cursor]]:
     """An endless stream of batches that starts at a cursor. Each batch comes with the cursor of the next one.
 
-    Without a `size`, a batch has at most `tokens` tokens; a longer row is a batch of its own. With a `size`, each pool
-    is split evenly into batches of about `size` pairs.
-    `rows` takes a seed and the index of a pool, and returns a stream of rows. A pool is its first `POOL` rows, or all
-    if it has fewer. A cursor past the end of its pool continues with the next one.
+    Without a `size`, a batch has at most `tokens` tokens; a longer row is a batch of its own. With a `size`, each epoch
+    is split evenly into batches of about `size` pairs, so that none has a row twice: of fewer pairs, each batch is the
+    whole set. `rows` takes a seed and the index of an epoch, and returns its rows, which are shuffled here. A cursor
+    past the end of its epoch continues with the next one.
     """
-    for pool in count(start.pool):
-        pooled = list(islice(rows(seed, pool), POOL))
-        order = random.Random(f"order {seed}/{pool}")
-        shuffled = order.sample(pooled, len(pooled))
+    for epoch in count(start.epoch):
+        known = list(rows(seed, epoch))
+        shuffled = random.Random(f"order {seed}/{epoch}").sample(known, len(known))
         ready = _cut(shuffled, tokens) if size is None else _even(shuffled, size)
-        first = start.batch if pool == start.pool else 0
+        first = start.batch if epoch == start.epoch else 0
         for i in range(first, len(ready)):
-            yield ready[i], Cursor(pool, i + 1)
+            yield ready[i], Cursor(epoch, i + 1)
 
 
 def _even(rows: list[Row], size: int) -> list[list[Row]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from torch import Tensor
 from orgthink.models.trainable import Trainable
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.batches import POOL, Cursor, batches
+from orgthink.training.batches import Cursor, batches
 from orgthink.training.checkpoint import say_saved, say_start
 from orgthink.training.gradients import UNSOUND, Accumulator, cross_entropy_sum, gradient_norm
 from orgthink.training.interrupt import interrupt
@@ -63,11 +63,9 @@ class SftSettings:
     """Number of steps between two progress lines if the output is not a terminal."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, self, "steps", "batch_tokens", "pack_tokens", "save_every", "keep")
+        require_at_least(1, self, "steps", "batch_tokens", "batch_rows", "pack_tokens", "save_every", "keep")
         require_at_least(0, self, "warmup", "weight_decay")
         require_above_zero(self, "learning_rate", "clip")
-        if self.batch_rows is not None and not 1 <= self.batch_rows <= POOL:
-            raise ValueError(f"batch_rows is {self.batch_rows}: it must be from 1 to {POOL}")
 
     def rate(self, step: int) -> float:
         """Learning rate of a step, counted from 0."""
@@ -78,8 +76,9 @@ class SftSettings:
 
     def progress_text(self, line: Mapping[str, Any]) -> str:
         """The most important metrics of a step, as one line for the user."""
-        epoch = f"  epoch {line['epoch']}" if "epoch" in line else ""
-        return f"loss {line['loss']:.4f}{epoch}  {line['trained_tokens'] / line['seconds']:,.0f} tokens/s"
+        return (
+            f"loss {line['loss']:.4f}  epoch {line['epoch']}  {line['trained_tokens'] / line['seconds']:,.0f} tokens/s"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +87,10 @@ class Course:
 
     model: Trainable
     """Model to train, on the device of the training."""
-    rows: Callable[[int, int], Iterator[Row]]
-    """Function of a seed and the index of a pool that returns the rows of the pool, or an endless stream from it on."""
+    rows: Callable[[int, int], Iterable[Row]]
+    """Function of a seed and the index of an epoch that returns the rows of the epoch."""
     write_folder: Callable[[Path], None]
     """Function that writes all files of the model folder except the weights."""
-    pools: int | None = None
-    """Number of pools in an epoch of a data set; `None` for rows that are drawn without end."""
 
 
 def train(course: Course, settings: SftSettings, run: RunFolder, report: Callable[[dict[str, float]], None]) -> Path:
@@ -144,8 +141,7 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
             with saving(UserError):  # others may come in the middle of an update
                 line = _step(learner, rows, settings, step)
             step, cursor = step + 1, after
-            if course.pools is not None:
-                line["epoch"] = cursor.pool // course.pools + 1
+            line["epoch"] = cursor.epoch + 1
             journal.log(**line)
             report(line)
             if step % settings.save_every == 0 or step == settings.steps or interrupted.is_set():

@@ -3,7 +3,6 @@
 import json
 import signal
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
@@ -18,13 +17,12 @@ from orgthink.models.trainable import open_trainable
 from orgthink.record.episode import Message
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.batches import POOL, Cursor, batches
+from orgthink.training.batches import Cursor, batches
 from orgthink.training.cluster.sizing.model import QWEN3_4B
 from orgthink.training.coldstart.pairs import (
     Pair,
     continued,
     end_of_text,
-    epoch_part,
     pair_rows,
     row_course,
     rows_of,
@@ -91,7 +89,7 @@ def test_the_pairs_of_a_trace_are_one_row(chat):
 
 def test_a_batch_counts_pairs():
     rows = [Row((i, 1, 2), (False, True, True), pairs=3) for i in range(8)]
-    found = batches(lambda seed, pool: iter(rows), 0, 100, Cursor(), 6)
+    found = batches(lambda seed, epoch: rows, 0, 100, Cursor(), 6)
     assert len(next(found)[0]) == 2
 
 
@@ -106,17 +104,17 @@ def test_what_joins_brought_spells_no_special_token(chat):
 
 
 @pytest.mark.parametrize("size", [None, 16])
-@pytest.mark.parametrize("count", [40, POOL, POOL + 1, 2 * POOL + 300])
+@pytest.mark.parametrize("count", [1, 40, 1300])
 def test_every_row_comes_once_an_epoch(count, size):
     """No batch has a row twice while others have not been seen."""
     rows = [Row((i,) * (1 + i % 30), (True,) * (1 + i % 30)) for i in range(count)]
-    stream, epochs = batches(partial(epoch_part, rows), 0, 300, Cursor(), size), []
+    stream, epochs = batches(lambda seed, epoch: rows, 0, 300, Cursor(), size), []
     for _ in range(3):
         epochs.append([])
         while len(epochs[-1]) < count:
             epochs[-1] += next(stream)[0]
     assert all(sorted(row.token_ids for row in epoch) == [row.token_ids for row in rows] for epoch in epochs)
-    assert epochs[0] != epochs[1]
+    assert epochs[0] != epochs[1] or count == 1
 
 
 def folder(path):

@@ -6,25 +6,27 @@ from itertools import islice
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink.training.batches import POOL, Cursor, batches
+from orgthink.training.batches import Cursor, batches
 from orgthink.training.rows import Row
 
+COUNT = 1280
 
-def rows(seed, pool):
-    rng = random.Random(f"{seed}/{pool}")
-    while True:
+
+def rows(seed, epoch):
+    rng = random.Random(f"{seed}/{epoch}")
+    for _ in range(COUNT):
         length = rng.choice([rng.randint(3, 30), rng.randint(200, 400)])
         yield Row((1,) * length, (True,) * length)
 
 
 @given(st.integers(400, 5000), st.integers(0, 3))
 def test_batches_are_bounded_and_have_every_row_once(tokens, seed):
-    def few(seed, pool):
-        return islice(rows(seed, pool), 60)
+    def few(seed, epoch):
+        return islice(rows(seed, epoch), 60)
 
     found, cursor = [], Cursor()
     for batch, after in batches(few, seed, tokens, cursor):
-        if after.pool > 0:
+        if after.epoch > 0:
             break
         assert sum(map(len, batch)) <= tokens
         found += batch
@@ -32,7 +34,7 @@ def test_batches_are_bounded_and_have_every_row_once(tokens, seed):
 
 
 def test_batches_of_rows_are_even_and_mixed():
-    found = list(islice(batches(rows, 0, 5000, Cursor(), size=100), 2 * round(POOL / 100)))
+    found = list(islice(batches(rows, 0, 5000, Cursor(), size=100), 2 * round(COUNT / 100)))
     assert {len(batch) for batch, _ in found} == {98, 99}
     assert all(min(map(len, batch)) < 40 and max(map(len, batch)) > 200 for batch, _ in found)
     again = batches(rows, 0, 5000, found[4][1], size=100)

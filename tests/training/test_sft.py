@@ -26,10 +26,10 @@ CONFIG = DecoderConfig(16, 32, 32, 1, 1, 1, 32, 64)
 SETTINGS = SftSettings(steps=12, warmup=2, batch_tokens=400, save_every=4, learning_rate=1e-2)
 
 
-def rows(seed, pool):
+def rows(seed, epoch):
     """Counting: each row goes up by one, modulo eight, from a random start."""
-    generator = torch.Generator().manual_seed(1000 * seed + pool)
-    while True:
+    generator = torch.Generator().manual_seed(1000 * seed + epoch)
+    for _ in range(1280):
         first, length = torch.randint(0, 8, (2,), generator=generator).tolist()
         ids = tuple((first + i) % 8 + 1 for i in range(length + 4))
         yield Row(ids, (False,) + (True,) * (len(ids) - 1))

@@ -7,12 +7,10 @@ the start and after each of its n_q Joins, which gives n_q + 1 pairs. Each worke
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
 from itertools import groupby
-from math import ceil, inf
+from math import inf
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from orgthink.models.model_files import ModelFiles, context_of
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.models.trainable import Trainable
 from orgthink.record.episode import Episode, Message, Origin
-from orgthink.training.batches import POOL
 from orgthink.training.rows import Row
 from orgthink.training.sft import Course
 from orgthink.util.errors import UserError, user_input
@@ -171,7 +168,7 @@ def continued(rows: list[Row]) -> list[Row]:
 def row_course(model: Trainable, base: Path, rows: list[Row], template: Mapping[str, Any] | None = None) -> Course:
     """Train the model of the Hugging Face folder `base` on `rows`, each once per epoch. The trained model keeps the
     arguments `template` of the chat template."""
-    return Course(model, partial(epoch_part, rows), ModelFiles(base, template).write, pools=ceil(len(rows) / POOL))
+    return Course(model, lambda seed, epoch: rows, ModelFiles(base, template).write)
 
 
 def rows_of(pairs: list[Pair], tokenizer: Tokenizer, end: int) -> list[Row]:
@@ -206,12 +203,3 @@ def end_of_text(tokenizer: Tokenizer, folder: Path) -> int:
     turns = (Message("user", "?"), Message("assistant", "!"))
     written = [token for token in tokenizer.prompt(turns).token_ids or () if token in tokenizer.eos_ids]
     return written[-1] if written else min(tokenizer.eos_ids)
-
-
-def epoch_part(rows: list[Row], seed: int, pool: int) -> Iterator[Row]:
-    """The rows of a pool. Each epoch has every row once, in a new random order, in as few even pools as hold it.
-
-    Batches are cut from pools, so none has a row twice: of fewer rows than `batch_rows`, each batch is the whole set.
-    """
-    epoch, part = divmod(pool, pools := ceil(len(rows) / POOL))
-    yield from random.Random(f"pairs {seed}/{epoch}").sample(rows, len(rows))[part::pools]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -52,8 +53,12 @@ class Base:
         return train(course, self.settings, folder, report)
 
 
-def _rows(tokenizer: Tokenizer, mixture: lessons.Mixture, seed: int, pool: int) -> Iterator[Row]:
-    return lessons.rows(seed, pool, tokenizer, mixture)
+EPOCH = 1280
+"""Rows that are drawn for an epoch."""
+
+
+def _rows(tokenizer: Tokenizer, mixture: lessons.Mixture, seed: int, epoch: int) -> Iterator[Row]:
+    return islice(lessons.rows(seed, epoch, tokenizer, mixture), EPOCH)
 
 
 SETTINGS = SftSettings(steps=16_000, learning_rate=3e-3, warmup=200, batch_rows=48, save_every=100)

@@ -148,9 +148,9 @@ class Lessons:
         return [agents.lesson(name, problem, rng)]
 
 
-def rows(seed: int, pool: int, tokenizer: Tokenizer, mixture: Mixture = MIXTURE) -> Iterator[Row]:
-    """An endless stream of rows; the same for the same pool."""
-    for traces in Lessons(random.Random(f"base {seed}/{pool}"), tokenizer, mixture):
+def rows(seed: int, epoch: int, tokenizer: Tokenizer, mixture: Mixture = MIXTURE) -> Iterator[Row]:
+    """An endless stream of rows; the same for the same epoch."""
+    for traces in Lessons(random.Random(f"base {seed}/{epoch}"), tokenizer, mixture):
         yield from _fitting(traces, tokenizer)
 
 
