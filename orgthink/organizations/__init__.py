@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.sequential import think
@@ -17,7 +17,7 @@ from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.util.errors import UserError
 from orgthink.util.registry import Registry, made, settings_class
-from orgthink.util.settings import class_by_kind
+from orgthink.util.settings import ByKind
 
 
 def organization_class(found: Any) -> type[Organization] | None:
@@ -72,10 +72,7 @@ ORGANIZATIONS: Registry[type[Organization]] = Registry(
 )
 """Organizations by name."""
 
-if TYPE_CHECKING:
-    AnyOrganization = Organization
-else:
-    AnyOrganization = class_by_kind(ORGANIZATIONS, Organization)
+AnyOrganization = Annotated[Organization, ByKind(ORGANIZATIONS, Organization)]
 
 
 def identical_below(organizations: Iterable[Organization], capacity: int) -> dict[str, int]:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from orgthink.credit import EpisodeCredit
 from orgthink.credit.shared import SharedCredit
@@ -17,12 +17,9 @@ from orgthink.training.masking import Mastered
 from orgthink.training.policy_loss import PolicyLoss, weighted
 from orgthink.training.rows import PolicyRow
 from orgthink.util.errors import UserError, require_above_zero, require_at_least
-from orgthink.util.settings import class_by_kind
+from orgthink.util.settings import ByKind
 
-if TYPE_CHECKING:
-    AnyCredit = EpisodeCredit
-else:
-    AnyCredit = class_by_kind(REWARDS, EpisodeCredit)
+AnyCredit = Annotated[EpisodeCredit, ByKind(REWARDS, EpisodeCredit)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

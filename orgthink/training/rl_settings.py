@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 from orgthink.measure.summary import surviving_measures
 from orgthink.organizations.prompts import STYLES
@@ -15,12 +15,9 @@ from orgthink.training.metrics import OUTCOME, STRUCTURE, means, rollout_metrics
 from orgthink.training.optimization import Optimization, last_parts
 from orgthink.training.rollout import ProblemStream, Rollout
 from orgthink.util.errors import UserError
-from orgthink.util.settings import class_by_kind
+from orgthink.util.settings import ByKind
 
-if TYPE_CHECKING:
-    AnyReward = EpisodeReward
-else:
-    AnyReward = class_by_kind(REWARDS, EpisodeReward)
+AnyReward = Annotated[EpisodeReward, ByKind(REWARDS, EpisodeReward)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def test_a_reward_and_a_credit_of_a_file(tmp_path: Path, monkeypatch: pytest.Mon
         ('rollout.limits={"capcity": 2}', "rollout.limits has no 'capcity': did you mean capacity?"),
         ('rollout.organization={"organization": "asyncthink", "settings": {"tolrant": 1}}', "did you mean tolerant?"),
         ("reward.kind=asincthink", "did you mean asyncthink?"),
-        ("reward=none", "name a reward"),
+        ("reward=none", "unknown reward 'none'"),
         ("credit.kind=nobody.py:X", "there is no file nobody.py"),
         (f"credit={PLUGIN}:Variety", "does not fit here: it is not derived from EpisodeCredit"),
         (f"reward={PLUGIN}:Varieti", "did you mean Variety?"),

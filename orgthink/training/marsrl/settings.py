@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 from orgthink.grammar.verdict import Verdict
 from orgthink.organizations.prompts import STYLES, prompt, style_named
@@ -18,12 +18,9 @@ from orgthink.training.marsrl.rollout import ROLES, STREAMS, MarsRollout, role_o
 from orgthink.training.metrics import mean
 from orgthink.training.optimization import Optimization, last_parts
 from orgthink.util.errors import UserError, user_input
-from orgthink.util.settings import class_by_kind
+from orgthink.util.settings import ByKind
 
-if TYPE_CHECKING:
-    AnyRoleReward = RoleReward
-else:
-    AnyRoleReward = class_by_kind(REWARDS, RoleReward)
+AnyRoleReward = Annotated[RoleReward, ByKind(REWARDS, RoleReward)]
 
 
 @dataclass(frozen=True, slots=True)

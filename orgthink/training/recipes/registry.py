@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 from orgthink.engines import shipped
 from orgthink.models.trainable import resolve_device
@@ -16,7 +16,7 @@ from orgthink.training.recipes.jobs import Job, Reinforced, Report
 from orgthink.util.errors import UserError
 from orgthink.util.references import absolute
 from orgthink.util.registry import Registry, made
-from orgthink.util.settings import class_by_kind, lacks, plain, typed
+from orgthink.util.settings import ByKind, lacks, plain, typed
 
 
 def _job(found: Any) -> Job | type[Job] | None:
@@ -69,10 +69,7 @@ def recipes() -> dict[str, Job]:
     return {name: job for name in RECIPES if not isinstance(job := RECIPES[name], type)}
 
 
-if TYPE_CHECKING:
-    AnyJob = Job
-else:
-    AnyJob = class_by_kind(RECIPES, object)
+AnyJob = Annotated[Job, ByKind(RECIPES, object)]
 
 
 @dataclass(frozen=True, slots=True)
