@@ -82,8 +82,8 @@ words = st.text(st.characters(codec="utf-8", exclude_characters="<=\n\r\x0b\x0c"
 @given(st.integers(), st.integers(2, 5), words.filter(str.strip))
 def test_an_episode_of_n_sub_queries_gives_2n_plus_1_pairs_whose_concatenation_is_the_trace(seed, capacity, word):
     plan = random_plan(random.Random(seed), capacity)
-    read_back = read_transcript(transcript(plan, word=word.strip()), plan, capacity)
-    episode = lesson(PROBLEM, capacity, "paper", read_back.organizer, read_back.workers, "teacher")
+    context, workers = read_transcript(transcript(plan, word=word.strip()), plan, capacity)
+    episode = lesson(PROBLEM, capacity, "paper", context, workers, "teacher")
     n = sum(step.action == "fork" for step in plan)
     pairs = pairs_of(episode, "m")
     assert len(pairs) == 2 * n + 1
@@ -94,11 +94,11 @@ def test_an_episode_of_n_sub_queries_gives_2n_plus_1_pairs_whose_concatenation_i
         assert after.query.startswith(before.query + before.response)
         assert before.response.endswith(">") and not before.last
     asked = prompt("paper", "organizer", PROBLEM, capacity=capacity)[0].content
-    assert organizer[-1].query + organizer[-1].response == asked + read_back.organizer
+    assert organizer[-1].query + organizer[-1].response == asked + context
     for pair in pairs:
         assert pair.prompt + pair.begun == pair.query
         assert pair.prompt == (asked if pair.role == "organizer" else pair.query)
-    assert [pair.response for pair in pairs[n + 1 :]] == list(read_back.workers)
+    assert [pair.response for pair in pairs[n + 1 :]] == workers
     assert all(pair.last for pair in pairs[n:])
     requires_protocol(pairs, episode, capacity)
 
@@ -118,13 +118,13 @@ def requires_protocol(pairs, episode, capacity):
 
 
 def test_a_lesson_is_the_record_that_the_runtime_would_make():
-    text = read_transcript(GOOD, PLAN, 3)
-    episode = lesson(PROBLEM, 3, "paper", text.organizer, text.workers, "teacher")
+    context, workers = read_transcript(GOOD, PLAN, 3)
+    episode = lesson(PROBLEM, 3, "paper", context, workers, "teacher")
     assert [trace.agent for trace in episode.traces] == ["organizer", "organizer/1", "organizer/2"]
     assert episode.answer == "1"
     assert [edge.child for edge in episode.root.joins] == ["organizer/2", "organizer/1"]
     injected = [span.text for span in episode.root.spans if span.origin is Origin.INJECTED]
     assert injected == [" thought found 2 </JOIN-2>", " thought found 1 </JOIN-1>"]
-    forks = [part for part in read(text.organizer) if isinstance(part, Fork)]
+    forks = [part for part in read(context) if isinstance(part, Fork)]
     for trace, fork in zip(episode.traces[1:], forks, strict=True):
         assert trace.spans[0].text == prompt("paper", "worker", PROBLEM, query=fork.query)[0].content

@@ -6,7 +6,7 @@ them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from orgthink.record.episode import Episode
@@ -16,18 +16,6 @@ from orgthink.training.coldstart.lesson import lesson
 from orgthink.training.coldstart.synthesis import ROWS
 from orgthink.training.coldstart.trajectories import organizations_in
 from orgthink.util.errors import UserError
-
-
-@dataclass(frozen=True, slots=True)
-class Imitation:
-    """Everything that determines these pairs, as config.json stores it."""
-
-    episodes: str
-    """Run folder of an evaluation or of a training."""
-    prompts: str
-    """Prompt style of its episodes."""
-    capacity: int
-    """c of its episodes."""
 
 
 def imitate(run: RunFolder, path: Path) -> tuple[int, int, int]:
@@ -46,7 +34,8 @@ def imitate(run: RunFolder, path: Path) -> tuple[int, int, int]:
         trouble = "several prompt styles or capacities" if kinds else "no right episode of asyncthink by tags"
         raise UserError(f"{run.path} has {trouble}: nothing to imitate")
     (style, capacity), rows = kinds.pop(), [row for _, one in found for row in pairs.pairs_of(one, "itself")]
-    folder = RunFolder.create(path, "synth", Imitation(str(run.path.resolve()), style, capacity))
+    source = {"episodes": str(run.path.resolve()), "prompts": style, "capacity": capacity}
+    folder = RunFolder.create(path, "synth", source)
     pairs.write(folder.path / ROWS, rows)
     return len(rows), len(found), total
 

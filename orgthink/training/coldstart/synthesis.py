@@ -101,8 +101,8 @@ def lesson_of(plan: Synthesis, record: Episode) -> Episode:
         if trace.stop is not StopReason.DONE:
             raise Dropped(FormatError.TRUNCATED, f"the teacher's reply was truncated: {trace.stop}")
         structure = plan_of(record.problem, plan.capacity, plan.seed)
-        transcript = read_transcript(trace.text, structure, plan.capacity)
-        episode = lesson(record.problem, plan.capacity, plan.prompts, transcript.organizer, transcript.workers, MODEL)
+        texts = read_transcript(trace.text, structure, plan.capacity)
+        episode = lesson(record.problem, plan.capacity, plan.prompts, *texts, MODEL)
     episode = grade(episode, task_named(plan.task))
     if plan.correct_only and not (episode.grade and episode.grade.all_correct):
         raise Dropped(Reason.WRONG_ANSWER, episode.answer or "")

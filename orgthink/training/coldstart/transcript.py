@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from orgthink.grammar.actions import Action, Answer, Fork, Join, Return, Think
@@ -57,18 +56,9 @@ class Dropped(Exception):
         self.reason, self.detail = reason, detail[:200]
 
 
-@dataclass(frozen=True, slots=True)
-class Transcript:
-    """A transcript that passed all rules, with tags in their canonical spelling."""
-
-    organizer: str
-    """The organizer's context, with the results of its Joins."""
-    workers: tuple[str, ...]
-    """Text of each worker, in the order of the forks."""
-
-
-def read_transcript(text: str, plan: Sequence[Step], capacity: int) -> Transcript:
-    """Parse and check a teacher's text. Raises Dropped at the first broken rule."""
+def read_transcript(text: str, plan: Sequence[Step], capacity: int) -> tuple[str, list[str]]:
+    """The organizer's context with the results of its Joins, tags in their canonical spelling, and the text of each
+    worker in the order of the forks. Raises Dropped at the first broken rule."""
     organizer, workers = _sections(text)
     actions = _organized(organizer, capacity)
     _require_structure(actions, plan)
@@ -76,7 +66,7 @@ def read_transcript(text: str, plan: Sequence[Step], capacity: int) -> Transcrip
     if [fork.key for fork in forks] != list(workers):
         raise Dropped(Reason.WORKERS, f"forks {[fork.key for fork in forks]}, workers {list(workers)}")
     returned = {fork.key: _returned(fork, *workers[fork.key]) for fork in forks}
-    return Transcript(_joined(actions, returned), tuple(workers[fork.key][1] for fork in forks))
+    return _joined(actions, returned), [workers[fork.key][1] for fork in forks]
 
 
 def _sections(text: str) -> tuple[str, dict[str, tuple[str, str]]]:

@@ -11,14 +11,15 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from orgthink.credit import EpisodeCredit
 from orgthink.engines.engine import Engine
 from orgthink.evaluation.plan import MOST_REPEATS
-from orgthink.record.episode import Episode, Message, Problem, Sampling, StopReason
+from orgthink.record.episode import Episode, Message, Problem, Sampling, StopReason, episode_id
 from orgthink.record.guard import Crash, Guard, raised
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
@@ -37,7 +38,7 @@ from orgthink.training.marsrl.chain import (
     part_of,
 )
 from orgthink.training.marsrl.rollout import STREAMS, role_of
-from orgthink.training.marsrl.segments import Segments
+from orgthink.training.marsrl.segments import NAME, Segments
 from orgthink.training.marsrl.settings import MarsSettings, rollout_metrics
 from orgthink.training.masking import ages, sampled_entropy
 from orgthink.training.rl import Batch, Clock, Record
@@ -53,41 +54,17 @@ class State:
     begun: int
     """Number of chains so far, and so of the problems that were drawn."""
     chains: tuple[Episode, ...]
-    """Unfinished chains."""
+    """Unfinished chains: the last stage, and the outputs from which its inputs are made."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """One problem in progress."""
+def live(chain: Episode) -> int:
+    """Number of unfinished outputs."""
+    return sum(trace.stop is StopReason.LENGTH for trace in outputs_of(chain.traces).values())
 
-    number: int
-    """Number of the chain in the training."""
-    problem: Problem
-    """Problem to solve."""
-    episode: Episode | None = None
-    """The last stage and the outputs from which its inputs are made; `None` before the first segment."""
 
-    @property
-    def record(self) -> Episode:
-        """The episode of a chain that has begun."""
-        assert self.episode is not None, f"chain {self.number} has not begun"
-        return self.episode
-
-    @property
-    def live(self) -> int:
-        """Number of unfinished outputs."""
-        return sum(trace.stop is StopReason.LENGTH for trace in outputs_of(self.record.traces).values())
-
-    @property
-    def finished(self) -> dict[str, OutputGroup]:
-        """The finished groups by their source."""
-        groups = groups_of(self.episode.traces) if self.episode else []
-        return {group.source: group for group in groups if group.finished}
-
-    @property
-    def last_stage(self) -> Chain:
-        """The chain without outputs that later stages do not need."""
-        return replace(self, episode=part_of(self.record, last_groups(self.record.traces)))
+def finished_groups(chain: Episode) -> dict[str, OutputGroup]:
+    """The finished groups by their source."""
+    return {group.source: group for group in groups_of(chain.traces) if group.finished}
 
 
 class Pipeline:
@@ -101,7 +78,7 @@ class Pipeline:
         self._limits = Limits(capacity=max(plan.widths) * plan.group, max_tokens=plan.max_tokens)
         self._problems: Iterator[Problem] = endless(self._rules.task, seed)
         self._begun = 0
-        self._chains: list[Chain] = []
+        self._chains: list[Episode] = []
         self._crash: Crash = raised
 
     def working(self, crash: Crash = raised) -> AbstractAsyncContextManager[None]:
@@ -114,13 +91,15 @@ class Pipeline:
         clock.lap("problems")
         after = await asyncio.gather(*(self._advanced(chain, sampler, record) for chain in before))
         clock.lap("rollout")
-        crashed = [f"{chain.record.id} ({chain.record.error})" for chain in after if not groups_of(chain.record.traces)]
+        crashed = [f"{chain.id} ({chain.error})" for chain in after if not groups_of(chain.traces)]
         complete: list[tuple[Episode, list[OutputGroup]]] = []
         for old, chain in zip(before, after, strict=True):
-            if groups := [group for source, group in chain.finished.items() if source not in old.finished]:
-                record(part := part_of(chain.record, groups))
+            earlier = finished_groups(old)
+            if groups := [group for source, group in finished_groups(chain).items() if source not in earlier]:
+                record(part := part_of(chain, groups))
                 complete.append((part.of_step(step + 1), groups))
-        self._chains = [chain.last_stage for chain in after if chain.live]
+        # What later stages do not need is left out.
+        self._chains = [part_of(chain, last_groups(chain.traces)) for chain in after if live(chain)]
         return self._batch(complete, crashed, step)
 
     def _batch(self, complete: Sequence[tuple[Episode, list[OutputGroup]]], crashed: Sequence[str], step: int) -> Batch:
@@ -140,7 +119,7 @@ class Pipeline:
             "flat_groups": len(trained) - len({row.group for row in rows}),
             "broken_groups": len(broken),
             "chains": len(self._chains),
-            "live": sum(chain.live for chain in self._chains),
+            "live": sum(map(live, self._chains)),
         }
         entropy = sampled_entropy(trace for one in finished for trace in one.group.outputs)
         return Batch(rows, metrics, entropy)
@@ -162,42 +141,41 @@ class Pipeline:
         where = f"the role reward {type(self._rules.reward).__name__} of {one.id}"
         return one._replace(outcomes=[o._replace(reward=number(o.reward, where)) for o in one.outcomes])
 
-    def _new(self, sampler: Engine) -> list[Chain]:
-        """Chains of new problems, as many as `live` allows."""
-        free = self._plan.live - sum(chain.live for chain in self._chains)
+    def _new(self, sampler: Engine) -> list[Episode]:
+        """Chains of new problems, as many as `live` allows. They have no traces yet."""
+        free = self._plan.live - sum(map(live, self._chains))
         return [self._next(sampler) for _ in range(min(self._plan.problems, free // self._plan.group))]
 
-    def _next(self, sampler: Engine) -> Chain:
+    def _next(self, sampler: Engine) -> Episode:
         """The chain of the next problem that is short enough."""
         for _ in range(MOST_REPEATS):
-            chain = Chain(self._begun, next(self._problems))
+            problem, number = next(self._problems), self._begun
             self._begun += 1
-            if self._fits(sampler, GroupInput(STREAMS[0]).messages(chain.problem, self._plan.prompts)):
-                return chain
+            if self._fits(sampler, GroupInput(STREAMS[0]).messages(problem, self._plan.prompts)):
+                identity = episode_id(problem, NAME, number)
+                return Episode(identity, problem, NAME, self._limits.capacity, (), sample=number)
         raise UserError(f"{self._plan.task}: every problem is longer than {self._plan.max_input} tokens")
 
     def _fits(self, sampler: Engine, messages: tuple[Message, ...]) -> bool:
         """Whether an input is short enough."""
         return sampler.prompt(messages).tokens <= self._plan.max_input
 
-    async def _advanced(self, chain: Chain, sampler: Engine, record: Record) -> Chain:
+    async def _advanced(self, chain: Episode, sampler: Engine, record: Record) -> Episode:
         """The chain after one segment. A bug ends the chain, and nothing of it is trained."""
-        segments = Segments(self._rules, lambda messages: self._fits(sampler, messages), chain.episode)
-        policy, since = Backing(sampler, self._sampling), chain.episode.seconds if chain.episode else 0.0
-        guard = Guard(chain.problem, segments.name, chain.number, self._limits.capacity, self._crash)
-        how = {"limits": self._limits, "sample": chain.number, "since": since, "broken": record}
-        tried = attempt(segments, chain.problem, policy, **how)
-        return replace(chain, episode=await guard.run(tried))
+        segments, policy = Segments(self._rules, partial(self._fits, sampler), chain), Backing(sampler, self._sampling)
+        guard = Guard(chain.problem, segments.name, chain.sample, self._limits.capacity, self._crash)
+        how = {"limits": self._limits, "sample": chain.sample, "since": chain.seconds, "broken": record}
+        return await guard.run(attempt(segments, chain.problem, policy, **how))
 
     def snapshot(self) -> Callable[[Path], None]:
         """The unfinished chains, including unfinished outputs."""
-        state = State(self._begun, tuple(chain.record for chain in self._chains))
+        state = State(self._begun, tuple(self._chains))
         return lambda folder: save_state(folder / "chains.json", state)
 
     def load(self, folder: Path) -> None:
         state = load_state(folder / "chains.json", State)
         self._begun = state.begun
-        self._chains = [Chain(one.sample, one.problem, one) for one in state.chains]
+        self._chains = list(state.chains)
         self._problems = islice(endless(self._rules.task, self._seed), state.begun, None)
 
 

@@ -17,6 +17,9 @@ from orgthink.runtime.session import Session
 from orgthink.training.marsrl.chain import GroupInput, OutputGroup, Rules, groups_of, last_groups, outputs_of
 from orgthink.training.marsrl.rollout import ROLES, STREAMS, role_of
 
+NAME = "marsrl"
+"""Name of the organization in the records."""
+
 Stage = dict[str, Agent]
 """The agents of a stage by their places."""
 
@@ -29,14 +32,14 @@ class Segments(Organization):
     """How chains grow."""
     fits: Callable[[tuple[Message, ...]], bool]
     """Whether an input is short enough."""
-    record: Episode | None = None
-    """The chain so far; `None` at its beginning."""
-    name: str = "marsrl"
+    record: Episode
+    """The chain so far, without traces at its beginning."""
+    name: str = NAME
 
     roles = ROLES
 
     async def run(self, problem: Problem, session: Session) -> None:
-        root = session.controller(trace=self.record.root if self.record else None)
+        root = session.controller(trace=next(iter(self.record.traces), None))
         for stage in self._recorded(problem, session):
             await _together(session, root, stage, self._segment)
         traces = [agent.trace() for agent in session.agents]
@@ -46,7 +49,7 @@ class Segments(Organization):
 
     def _recorded(self, problem: Problem, session: Session) -> list[Stage]:
         """The stages of the record. A new chain has its first stage."""
-        if self.record is None:
+        if not self.record.traces:
             return [self._agents(problem, session, [GroupInput(STREAMS[0])])]
         groups, last = groups_of(self.record.traces), last_groups(self.record.traces)
         inputs = [self.rules.input(problem, outputs_of(self.record.traces), group.source) for group in last]
@@ -63,7 +66,7 @@ class Segments(Organization):
 
     def _agents(self, problem: Problem, session: Session, inputs: Sequence[GroupInput]) -> Stage:
         """The agents of a stage, restored from the record where it has them."""
-        traces = outputs_of(self.record.traces) if self.record else {}
+        traces = outputs_of(self.record.traces)
         stage: Stage = {}
         for one in inputs:
             role, messages = role_of(one.stream), one.messages(problem, self.rules.plan.prompts)

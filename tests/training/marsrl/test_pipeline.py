@@ -18,7 +18,7 @@ from orgthink.measure.latency import critical_path
 from orgthink.record.episode import Grade, Problem
 from orgthink.record.episode_json import dump, load
 from orgthink.training.marsrl.chain import Rules
-from orgthink.training.marsrl.pipeline import Pipeline
+from orgthink.training.marsrl.pipeline import Pipeline, live
 from orgthink.training.marsrl.rollout import ROLES, STREAMS, role_of
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.rows import PolicyRow, row_of
@@ -129,7 +129,7 @@ def test_no_problem_begins_beyond_live_outputs(settings):
     source, begun, most = Pipeline(planned(settings, live=8, problems=5)), [], 0
     for _ in range(14):
         crowded.requests.clear()
-        before = sum(chain.live for chain in source._chains)
+        before = sum(map(live, source._chains))
         stepped(source, crowded, 1)
         begun.append(len({text for text, n, _ in crowded.requests if text.startswith("sequential") and not n}))
         assert begun[-1] == max(0, 8 - before) // 4

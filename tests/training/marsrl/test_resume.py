@@ -44,7 +44,7 @@ def settings(tmp_path: Path) -> MarsSettings:
 
 def episodes(chains: Pipeline) -> list[Episode]:
     """Those under way."""
-    return [chain.episode for chain in chains._chains if chain.episode is not None]
+    return list(chains._chains)
 
 
 # Chains on the disk

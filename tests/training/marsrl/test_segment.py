@@ -50,7 +50,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
 async def stretched(engine: Engine, segment: int, record: Episode | None, group: int = 12, seed: int = 0) -> Episode:
     """A chain of solvers alone after one more stretch of each, from what the disk would hold of it."""
     plan = replace(PLAN, segment=segment, group=group)
-    before = None if record is None else load(dump(record))
+    before = Episode("", PROBLEM, "marsrl", 1, ()) if record is None else load(dump(record))
     segments = Segments(Rules(plan, MATH, MarsReward(), seed), lambda messages: True, before)
     backing, limits = Backing(engine, Sampling(segment, HEAT)), Limits(capacity=group, max_tokens=MOST)
     return await attempt(segments, PROBLEM, backing, limits=limits, since=record.seconds if record else 0.0)
