@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
+from orgthink.cli.options import pairs
 from orgthink.cli.table import aligned
 from orgthink.util.errors import UserError, user_input
 from orgthink.util.extras import needing
@@ -58,7 +59,8 @@ class Size:
                 job = recipes.adjusted(job, {}, self.set)
         config = config_of(self.model or (self.what if job is None else model_of(self.what, job)))
         try:
-            found = plans(job, config, self.gpus, self.gpu, self.assume)
+            assumed = pairs(self.assume, "--assume", "NAME=VALUE, such as sampled=700")
+            found = plans(job, config, self.gpus, self.gpu, assumed)
             lines = (*summary(found[-1]), *table(found))
         except OverflowError as error:
             raise UserError("--gpus or --assume: a number is too large to calculate with") from error

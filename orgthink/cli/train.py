@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from orgthink.cli.options import pairs as by_name
 from orgthink.cli.running import progress, resumed, settings_of, written
 from orgthink.record.folder import RunFolder, require_vacant
 from orgthink.util.errors import UserError, required, user_input
@@ -81,7 +82,8 @@ class Train:
         if self.cluster and self.backend != "verl":
             raise UserError("--cluster goes with --backend verl")
         verl = self.backend == "verl"
-        place = launch.placement_of(self.cluster, "cpu" if self.device == "cpu" else "cuda") if verl else None
+        cluster = by_name(self.cluster, "--cluster", "SETTING=VALUE, such as gpus=8")
+        place = launch.placement_of(cluster, "cpu" if self.device == "cpu" else "cuda") if verl else None
         if self.resume is not None:
             device = self.device if verl else "auto"
             folder = resumed(self, backend=self.backend, cluster=self.cluster, device=device)

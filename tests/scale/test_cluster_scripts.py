@@ -20,6 +20,7 @@ import pytest
 
 from orgthink.cli import _verb, main
 from orgthink.cli.eval import Eval
+from orgthink.cli.options import pairs
 from orgthink.cli.train import Train
 from orgthink.training.cluster.sizing.model import config_of
 from orgthink.training.cluster.sizing.plan import GIB, Plan
@@ -176,7 +177,7 @@ def plan_of(training: Train, job: Job, place: Path, model: str, card: str) -> Pl
     """The size of a training of a script."""
     if not isinstance(job, Reinforced):
         return plans(job, config_of(model), 8, card)[-1]
-    placement = placement_of(training.cluster, "cuda")
+    placement = placement_of(pairs(training.cluster, "--cluster", "SETTING=VALUE"), "cuda")
     return dry_run.sizes(job, dry_run.overrides(job, place / "run", placement), placement, model)[card]
 
 
@@ -221,9 +222,9 @@ def test_the_page_says_what_eight_gpus_can_do(place: Path) -> None:
         training, job = known[script][0 if stage == "cold start" else -1]
         found = [cell(plan_of(training, job, place, model, card), job.steps) for card in ("h100", "h200")]
         assert [text.strip() for text in cells] == found, (name, variant, model, stage)
-    whole = plans(RECIPES["marsrl-qwen3"], config_of("qwen3-30b-a3b"), 8, "h200", ["tensor=4", "split=8", "share=0.5"])[
-        -1
-    ]
+    whole = plans(
+        RECIPES["marsrl-qwen3"], config_of("qwen3-30b-a3b"), 8, "h200", {"tensor": 4, "split": 8, "share": 0.5}
+    )[-1]
     assert whole.seconds is not None and not whole.lacks
     assert f"takes {whole.seconds.step / 3600:.0f} hours a step on 8 H200" in TEXT
 
@@ -291,7 +292,7 @@ def test_variables_move_the_runs_and_set_the_processes(place: Path) -> None:
         for call in started:
             assert call[call.index("--out") + 1].startswith("trial/")
             assert call[0] == "orgthink" or call[2] == "2"
-        place_of = placement_of(_cluster(started[-1]), "cpu")
+        place_of = placement_of(pairs(_cluster(started[-1]), "--cluster", "SETTING=VALUE"), "cpu")
         assert (place_of.gpus, place_of.stretch) == (1 if script.name == "paramanager" else 2, 7)
 
 

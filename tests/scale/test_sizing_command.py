@@ -75,10 +75,10 @@ def test_no_recipe_of_a_large_model_is_sized_by_the_positions_of_its_config():
 
 
 def test_gpus_that_share_a_row_share_its_activations():
-    told = ["tensor=4", "share=0.6"]
+    told = {"tensor": 4, "share": 0.6}
     (*_, alone), (*_, shared) = (
-        plans(recipes.RECIPES["marsrl-qwen3"], config_of("qwen3-30b-a3b"), 64, "h100", [*told, *more])
-        for more in ([], ["split=8"])
+        plans(recipes.RECIPES["marsrl-qwen3"], config_of("qwen3-30b-a3b"), 64, "h100", told | more)
+        for more in ({}, {"split": 8})
     )
     assert alone.memory.activations == pytest.approx(8 * shared.memory.activations, rel=0.01)
     assert (alone.memory.weights, alone.fitting) == (shared.memory.weights, shared.fitting)
@@ -104,11 +104,11 @@ def test_gradient_checkpointing_and_mixed_precision_are_sized():
 
 
 def test_assumptions_reach_every_part():
-    told = ["sampled=7", "share=0.25", "flops=0.125", "memory=96"]
+    told = {"sampled": 7, "share": 0.25, "flops": 0.125, "memory": 96}
     (*_, plan) = plans(recipes.RECIPES["asyncthink-qwen3-math"], config_of("qwen3-4b"), 2, "H100", told)
     assert (plan.work.sampled, plan.setup.share) == (7, 0.25)
     assert (plan.cluster.flops, plan.gpu.memory, plan.gpu.bandwidth) == (0.125, 96, H100.bandwidth)
-    divided = plans(None, config_of("qwen3-4b"), 8, "h100", ["tensor=4"])
+    divided = plans(None, config_of("qwen3-4b"), 8, "h100", {"tensor": 4})
     assert [(each.name, each.cluster.gpus) for each in divided] == [("verl", 4), ("verl", 8)]
 
 

@@ -93,7 +93,7 @@ def test_a_split_sequence_needs_flash_attention(
 ) -> None:
     """With any other attention verl lets each GPU attend within its own part. A dry run refuses it as well."""
     monkeypatch.setattr(launch, "find_spec", lambda name: installed or None)
-    place = launch.placement_of([SPLIT, *further], "cuda")
+    place = launch.placement_of(dict(one.split("=", 1) for one in (SPLIT, *further)), "cuda")
     command = ["train", named("MARSRL"), "--model", str(TINY), "--out", str(tmp_path / "run"), "--dry-run"]
     code = main([*command, "--backend", "verl", "--cluster", SPLIT, *further])
     if whole:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from math import inf
 from typing import Any, TypeVar
@@ -154,11 +154,16 @@ def _work_of_chains(settings: MarsSettings) -> Work:
 Sizes = TypeVar("Sizes")
 
 
-def plans(job: Job | None, config: Mapping[str, Any], gpus: int, gpu: str, assumed: Sequence[str] = ()) -> list[Plan]:
+def plans(
+    job: Job | None, config: Mapping[str, Any], gpus: int, gpu: str, assumed: Mapping[str, Any] | None = None
+) -> list[Plan]:
     """The embedded trainer on one GPU, then torchrun or verl on 1, 2, 4, … GPUs. `tensor` must divide their number.
 
-    UserError for an invalid assumption, or if no plan is left."""
-    card, values = pick("GPU", gpu.lower(), ACCELERATORS), assumptions(assumed)
+    `assumed` are values of the calculation by name. UserError for an invalid one, or if no plan is left."""
+    card, values = pick("GPU", gpu.lower(), ACCELERATORS), assumed or {}
+    known_values = {item.name for kind in (Work, Setup, Cluster, Accelerator) for item in fields(kind)} - {"gpus"}
+    for name in values.keys() - known_values:
+        raise UserError(f"--assume {name}={values[name]}: unknown name; known: {', '.join(sorted(known_values))}")
     model, cluster = Model.of(config), with_assumed(Cluster(), values)
     work, card = with_assumed(work_of(job, config), values), with_assumed(card, values)
     known = {name: with_assumed(setup, values) for name, setup in setups(job, config).items()}
@@ -188,22 +193,7 @@ MAY_BE_ZERO = {
 }
 
 
-def assumptions(given: Sequence[str]) -> dict[str, str]:
-    """NAME=VALUE strings as a dictionary. UserError unless each name is one of the calculation."""
-    known = {item.name: None for kind in (Work, Setup, Cluster, Accelerator) for item in fields(kind)}
-    del known["gpus"]
-    values = {}
-    for each in given:
-        name, equals, value = each.partition("=")
-        if not equals:
-            raise UserError(f"--assume {each}: write NAME=VALUE, such as sampled=700")
-        if name not in known:
-            raise UserError(f"--assume {each}: unknown name; known: {', '.join(known)}")
-        values[name] = value
-    return values
-
-
-def with_assumed(sizes: Sizes, values: Mapping[str, str]) -> Sizes:
+def with_assumed(sizes: Sizes, values: Mapping[str, Any]) -> Sizes:
     """The dataclass with the values that name its fields. UserError for a value that cannot be."""
     old = asdict(sizes)  # type: ignore[call-overload]  # its callers are dataclasses
     found: Any = typed(type(sizes), old | {name: value for name, value in values.items() if name in old}, "--assume")

@@ -30,13 +30,13 @@ def overrides(job: Job, folder: Path, placement: Placement) -> dict[str, str]:
 def sizes(job: Job, verl: Mapping[str, str], placement: Placement, model: str) -> dict[str, Plan]:
     """The step of a model, given as for `orgthink size`, on these GPUs, by their name; empty if it cannot be sized."""
     split = int(verl.get(f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size", 1))
-    assumed = [
-        f"split={split}",
-        f"pack={split * int(verl[f'{ACTOR}.ppo_max_token_len_per_gpu'])}",
-        f"share={verl.get(f'{ROLLOUT}.gpu_memory_utilization', 0.5)}",
-        f"tensor={verl[f'{ROLLOUT}.tensor_model_parallel_size']}",
-        f"node={placement.gpus}",
-    ]
+    assumed = {
+        "split": split,
+        "pack": split * int(verl[f"{ACTOR}.ppo_max_token_len_per_gpu"]),
+        "share": verl.get(f"{ROLLOUT}.gpu_memory_utilization", 0.5),
+        "tensor": verl[f"{ROLLOUT}.tensor_model_parallel_size"],
+        "node": placement.gpus,
+    }
     with suppress(UserError):
         return {
             card: plans(job, config_of(model), placement.nodes * placement.gpus, card, assumed)[-1] for card in CARDS

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -67,19 +67,11 @@ class Placement:
             raise ValueError(f"nodes is {self.nodes}: several nodes need the address of a Ray cluster, see `ray start`")
 
 
-def placement_of(given: Sequence[str], device: str) -> Placement:
-    """The placement of SETTING=VALUE options. Other names than fields of `Placement` are settings of verl."""
-    ours = {f.name for f in fields(Placement)} - {"device", "settings"}
-    values: dict[str, str] = {}
-    verls: list[str] = []
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not equals:
-            raise UserError(f"--cluster {one}: write SETTING=VALUE, such as gpus=8")
-        if name in ours:
-            values[name] = value
-        else:
-            verls.append(one)
+def placement_of(given: Mapping[str, str], device: str) -> Placement:
+    """The placement of settings by name. Other names than fields of `Placement` are settings of verl."""
+    ours = given.keys() & {f.name for f in fields(Placement)} - {"device", "settings"}
+    verls = [f"{name}={value}" for name, value in given.items() if name not in ours]
+    values = {name: given[name] for name in ours}
     return typed(Placement, {**values, "device": device, "settings": verls}, "--cluster")
 
 
