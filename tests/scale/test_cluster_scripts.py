@@ -20,7 +20,7 @@ import pytest
 
 from orgthink.cli import _verb, main
 from orgthink.cli.eval import Eval
-from orgthink.cli.options import pairs
+from orgthink.cli.options import pairs as by_name
 from orgthink.cli.train import Train
 from orgthink.training.cluster.sizing.model import config_of
 from orgthink.training.cluster.sizing.plan import GIB, Plan
@@ -177,7 +177,7 @@ def plan_of(training: Train, job: Job, place: Path, model: str, card: str) -> Pl
     """The size of a training of a script."""
     if not isinstance(job, Reinforced):
         return plans(job, config_of(model), 8, card)[-1]
-    placement = placement_of(pairs(training.cluster, "--cluster", "SETTING=VALUE"), "cuda")
+    placement = placement_of(by_name(training.cluster, "--cluster", "SETTING=VALUE"), "cuda")
     return dry_run.sizes(job, dry_run.overrides(job, place / "run", placement), placement, model)[card]
 
 
@@ -292,7 +292,7 @@ def test_variables_move_the_runs_and_set_the_processes(place: Path) -> None:
         for call in started:
             assert call[call.index("--out") + 1].startswith("trial/")
             assert call[0] == "orgthink" or call[2] == "2"
-        place_of = placement_of(pairs(_cluster(started[-1]), "--cluster", "SETTING=VALUE"), "cpu")
+        place_of = placement_of(by_name(_cluster(started[-1]), "--cluster", "SETTING=VALUE"), "cpu")
         assert (place_of.gpus, place_of.stretch) == (1 if script.name == "paramanager" else 2, 7)
 
 

@@ -7,7 +7,7 @@ the start and after each of its n_q Joins, which gives n_q + 1 pairs. Each worke
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import groupby
 from math import inf
@@ -165,7 +165,7 @@ def continued(rows: list[Row]) -> list[Row]:
     return joined
 
 
-def row_course(model: Trainable, base: Path, rows: list[Row], template: Mapping[str, Any] | None = None) -> Course:
+def row_course(model: Trainable, base: Path, rows: Sequence[Row], template: Mapping[str, Any] | None = None) -> Course:
     """Train the model of the Hugging Face folder `base` on `rows`, each once per epoch. The trained model keeps the
     arguments `template` of the chat template."""
     return Course(model, lambda seed, epoch: rows, ModelFiles(base, template).write)

@@ -6,11 +6,10 @@ preferred. No tool may dominate the calls.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -50,6 +49,8 @@ class Selection:
 
     ids: tuple[str, ...]
     """Sorted ids of the selected episodes."""
+    rows: tuple[Row, ...]
+    """Their training rows, if these were made."""
     left_out: Counter[Exclusion]
     """Number of the other episodes by reason."""
 
@@ -70,36 +71,41 @@ class _Candidate(NamedTuple):
     id: str
     tools: Counter[str]
     """Number of executed calls by tool."""
+    row: Row | None
+    """Its training row."""
 
 
 def select(
     episodes: Iterable[Episode],
     *,
     most: float = 0.5,
-    unfit: Callable[[Episode], Exclusion | None] = lambda episode: None,
+    spelled: Callable[[Episode], Row | Exclusion | None] = lambda episode: None,
 ) -> Selection:
     """Select at most one correct episode per problem. The result does not depend on the order of the episodes.
 
-    `unfit` returns a further reason to exclude an episode, or `None`. No tool makes more than the share `most` of all
-    selected calls; episodes with the largest share of the dominating tool are removed until that holds. A share that
-    cannot hold (such as 0.5 with one tool) leaves only episodes without calls. ValueError unless `most` is in (0, 1].
+    `spelled` returns the training row of an episode, or a further reason to exclude it. No tool makes more than the
+    share `most` of all selected calls; episodes with the largest share of the dominating tool are removed until that
+    holds. A share that cannot hold (such as 0.5 with one tool) leaves only episodes without calls. ValueError unless
+    `most` is in (0, 1].
     """
     if not 0 < most <= 1:
         raise ValueError(f"most is {most}: the largest share of calls for one tool must be above 0 and at most 1")
     left_out: Counter[Exclusion] = Counter()
-    of_problem: defaultdict[str, list[_Candidate]] = defaultdict(list)
+    best: dict[str, _Candidate] = {}
     for episode in episodes:
-        reason = _fault(episode) or unfit(episode)
-        if reason is None:
-            rank = not orchestration.recovered(episode), len(episode.format_faults)
-            of_problem[episode.problem.id].append(_Candidate(*rank, episode.id, orchestration.tools(episode)))
-        else:
-            left_out[reason] += 1
-    best = [min(candidates, key=lambda c: c[:3]) for candidates in of_problem.values()]
-    selected = _balanced(best, most)
-    left_out[Exclusion.SPARE] = sum(map(len, of_problem.values())) - len(best)
+        row = _fault(episode) or spelled(episode)
+        if isinstance(row, Exclusion):
+            left_out[row] += 1
+            continue
+        rank = not orchestration.recovered(episode), len(episode.format_faults)
+        candidate = _Candidate(*rank, episode.id, orchestration.tools(episode), row)
+        other = best.setdefault(episode.problem.id, candidate)
+        left_out[Exclusion.SPARE] += other is not candidate
+        best[episode.problem.id] = min(candidate, other, key=lambda c: c[:3])
+    selected = sorted(_balanced(list(best.values()), most), key=lambda c: c.id)
     left_out[Exclusion.DOMINATED] = len(best) - len(selected)
-    return Selection(tuple(sorted(candidate.id for candidate in selected)), +left_out)
+    rows = tuple(candidate.row for candidate in selected if candidate.row is not None)
+    return Selection(tuple(candidate.id for candidate in selected), rows, +left_out)
 
 
 def _fault(episode: Episode) -> Exclusion | None:
@@ -142,28 +148,27 @@ def trajectory_rows(
     most: float = 0.5,
     longest: int | None = None,
     template: Mapping[str, Any] | None = None,
-) -> tuple[list[Row], Selection]:
-    """The training rows of a run's selected trajectories, and the selection.
+) -> Selection:
+    """The selected trajectories of a run, with their training rows. Of a problem only one stays in memory.
 
     `longest` is the largest number of tokens in a row. `most` is the largest share of calls for one tool. `template`
-    has arguments of the chat template. The run is read twice, so only the rows stay in memory. UserError with the
-    reasons if no trajectory can be selected.
+    has arguments of the chat template. UserError with the reasons if no trajectory can be selected.
     """
     with user_input():
         tokenizer = Tokenizer(model_folder, template)
     end = end_of_text(tokenizer, model_folder)
 
-    def spelled(episode: Episode) -> Row | None:
-        return manager_row(episode.root, tokenizer, end)
+    def spelled(episode: Episode) -> Row | Exclusion:
+        row = manager_row(episode.root, tokenizer, end)
+        if row is None:
+            return Exclusion.TEMPLATE
+        return Exclusion.LONG if longest is not None and len(row) > longest else row
 
     with user_input():
-        unfit = partial(_unfit, spelled=spelled, longest=longest)
-        selection = select(run.episodes(), most=most, unfit=unfit)
+        selection = select(run.episodes(), most=most, spelled=spelled)
     if not selection.ids:
         raise UserError(f"{run.path} holds nothing to learn from: {selection.summary}")
-    selected = frozenset(selection.ids)
-    rows = {episode.id: spelled(episode) for episode in run.episodes() if episode.id in selected}
-    return [row for i in selection.ids if (row := rows[i]) is not None], selection
+    return selection
 
 
 def organizations_in(run: RunFolder) -> dict[str, OrganizationSpec]:
@@ -189,13 +194,6 @@ def manager_row(trace: Trace, tokenizer: Tokenizer, end: int) -> Row | None:
     response = next((span.text for span in trace.spans if span.origin is Origin.INJECTED), "")
     bare = response.startswith(RESPONSE_TAGS[0])  # not a turn of a chat template
     return row_of(_respelled(trace, tokenizer, end)) if bare else None
-
-
-def _unfit(episode: Episode, spelled: Callable[[Episode], Row | None], longest: int | None) -> Exclusion | None:
-    row = spelled(episode)
-    if row is None:
-        return Exclusion.TEMPLATE
-    return Exclusion.LONG if longest is not None and len(row) > longest else None
 
 
 def _own(span: Span, tokenizer: Tokenizer) -> bool:

@@ -36,7 +36,6 @@ from orgthink.training.recipes.base_model import (
 from orgthink.training.rl import Source, train_policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import SLOTS
-from orgthink.training.rows import Row
 from orgthink.training.sft import SftSettings, train
 from orgthink.util.errors import UserError, user_input
 from orgthink.util.settings import lacks
@@ -155,19 +154,18 @@ class Trajectories(FromModel):
         FromModel.require(self)
         if self.episodes is None:
             raise UserError("this recipe trains on your own trajectories: name their run folder with --episodes")
-        self._rows(model_folder(self.model))
+        self._selected(model_folder(self.model))
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         base = self.start_folder(folder)
-        rows, selection = self._rows(base)
+        selection = self._selected(base)
         left_out = {"left_out": selection.left_out}
         require_unchanged(folder, "trajectories.json", self.episodes, {"ids": list(selection.ids)}, left_out)
         show(selection.summary)
-        return train(row_course(self.open(base), base, rows, self.template), self.settings, folder, report)
+        return train(row_course(self.open(base), base, selection.rows, self.template), self.settings, folder, report)
 
-    def _rows(self, base: Path) -> tuple[list[Row], Selection]:
-        """The training rows for a model, and the selection. UserError if the run folder is missing or no trajectory is
-        selected."""
+    def _selected(self, base: Path) -> Selection:
+        """The trajectories for a model. UserError if the run folder is missing or no trajectory is selected."""
         assert self.episodes is not None
         known = [length for length in (self.longest, context_of(base)) if length is not None]
         run = RunFolder.open(Path(self.episodes))
