@@ -96,7 +96,7 @@ class Train:
             if place is not None:
                 launch.require(training.job, place)
             begun = recipes.held(training, path) if self.go_on else None
-            last = path / "checkpoints" / f"step-{training.job.steps:06d}"
+            last = path / "checkpoints" / f"step-{training.job.settings.steps:06d}"
             if begun is not None and last.is_dir():
                 show(f"{path} has ended: its last checkpoint is {last}")
                 return 0

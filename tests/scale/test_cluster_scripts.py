@@ -220,7 +220,7 @@ def test_the_page_says_what_eight_gpus_can_do(place: Path) -> None:
     for name, variant, model, stage, *cells in rows:
         script = named[variant] if variant else next(script for script in SCRIPTS if script.name == name)
         training, job = known[script][0 if stage == "cold start" else -1]
-        found = [cell(plan_of(training, job, place, model, card), job.steps) for card in ("h100", "h200")]
+        found = [cell(plan_of(training, job, place, model, card), job.settings.steps) for card in ("h100", "h200")]
         assert [text.strip() for text in cells] == found, (name, variant, model, stage)
     whole = plans(
         RECIPES["marsrl-qwen3"], config_of("qwen3-30b-a3b"), 8, "h200", {"tensor": 4, "split": 8, "share": 0.5}
@@ -236,7 +236,7 @@ def test_the_page_says_how_long_the_baselines_take() -> None:
         job = adjusted(RECIPES[f"asyncthink-qwen3-{name}"], {}, ["sampler_settings.gpu_memory_utilization=0.6"])
         *_, plan = plans(job, config_of("qwen3-4b"), 8, "h100")
         assert plan.seconds is not None and not plan.lacks
-        hours.append(round(plan.seconds.step * job.steps / 3600))
+        hours.append(round(plan.seconds.step * job.settings.steps / 3600))
     assert "{} hours, for `-l2k` in place of `-l1k` {}, and {} hours on 8 H100".format(*hours) in TEXT
 
 

@@ -70,10 +70,6 @@ class FromModel:
     settings: Any
     """Settings of the training."""
 
-    @property
-    def steps(self) -> int:
-        return self.settings.steps
-
     def how(self, folder: Path) -> dict[str, Any]:
         """Keyword arguments that open the model of this folder for training."""
         device, dtype, mixed = resolve_device(self.device), torch_dtype(self.dtype), self.mixed_precision

@@ -49,16 +49,12 @@ class Job(Protocol):
     """One training. config.json stores its fields."""
 
     @property
-    def steps(self) -> int:
-        """Total number of steps."""
-
-    @property
     def device(self) -> str:
         """`cpu`, `cuda`, or `auto` for whichever is available."""
 
     @property
     def settings(self) -> Any:
-        """Settings of the training, as a dataclass."""
+        """Settings of the training, as a dataclass with at least `steps`, `report_every` and `progress_text`."""
 
     def require(self) -> None:
         """UserError if something that the training needs is missing, such as its model or its data."""

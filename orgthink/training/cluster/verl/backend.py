@@ -205,7 +205,7 @@ class OrganizationTrainer(PPOTrainer):
         )
 
         def report(line: dict[str, Any]) -> None:
-            show(f"step {line['step']}/{job.steps}  {job.settings.progress_text(line)}")
+            show(f"step {line['step']}/{job.settings.steps}  {job.settings.progress_text(line)}")
 
         with _watched_nodes(lambda message: folder.write(FAULT, message)):
             try:

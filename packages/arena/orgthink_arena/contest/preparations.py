@@ -68,7 +68,7 @@ def prepare(out: Path, arena: Arena, name: str, seed: int) -> Prepared:
     wanted = training(preparation, seed, after)
     folder = held(wanted, path) or start(wanted, path)
     if not (path / DONE).is_file():
-        show(f"{path.name}: {wanted.recipe}, steps: {wanted.job.steps} …")
+        show(f"{path.name}: {wanted.recipe}, steps: {wanted.job.settings.steps} …")
         result = wanted.job.run(folder, lambda line: None)
         model = result / "model"
         made = model if model.is_dir() else result
@@ -156,7 +156,7 @@ def described(prepared: Prepared) -> dict[str, Any]:
     return {
         "run": prepared.folder.name,
         "recipe": run.recipe,
-        "steps": run.job.steps,
+        "steps": run.job.settings.steps,
         **asdict(prepared.costs),
         **({} if (prepared.folder / costs.FILE).is_file() else {"replies": None}),
     }

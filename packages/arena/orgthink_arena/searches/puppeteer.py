@@ -73,10 +73,6 @@ class PuppeteerTraining:
     device: str = "auto"
     """Not used: the policy is small and learns on the CPU."""
 
-    @property
-    def steps(self) -> int:
-        return self.settings.steps
-
     def require(self) -> None:
         plan = self.settings.rollout
         plan.require()

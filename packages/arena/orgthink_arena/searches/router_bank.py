@@ -100,10 +100,6 @@ class RouterBank:
     device: str = "auto"
     """Not used: the members decode where their engines do."""
 
-    @property
-    def steps(self) -> int:
-        return self.settings.steps
-
     def require(self) -> None:
         for member in self.settings.pool:
             resolve(self.settings.plan(member))

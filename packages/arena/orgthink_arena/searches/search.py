@@ -379,11 +379,6 @@ class SearchJob(ABC):
     device: ClassVar[str] = "auto"
     """Its engines choose their own."""
 
-    @property
-    def steps(self) -> int:
-        """Generations."""
-        return self.settings.steps
-
     def require(self) -> None:
         """UserError if something that the search needs is missing."""
         self.settings.require()

@@ -104,10 +104,6 @@ class Guess:
     model: str | None = None
     device: str = "cpu"
 
-    @property
-    def steps(self) -> int:
-        return self.settings.steps
-
     def require(self) -> None:
         pass
 
@@ -116,7 +112,7 @@ class Guess:
             raise RuntimeError("nothing to be found")
         file = folder.path / "memory.json"
         found = json.loads(file.read_text()) if file.exists() else []
-        while len(found) < self.steps:
+        while len(found) < self.settings.steps:
             found.append(self.settings.seed)
             folder.write_json("memory.json", found)
             write(folder.path, read(folder.path).plus(Costs(1, 100 * (1 + self.settings.seed), 2, 2.0, 0.0)))

@@ -35,10 +35,6 @@ class Base:
     shape: ClassVar[str] = "pocket-base"
     """A shipped model of the same size."""
 
-    @property
-    def steps(self) -> int:
-        return self.settings.steps
-
     def require(self) -> None:
         if self.model is not None:
             model_folder(self.model)
