@@ -159,7 +159,7 @@ def _look_ahead(training: Training, path: Path, place: Placement | None, go_on: 
 def _on_verl(training: Training, path: Path, place: Placement) -> dict[str, Any]:
     """The cluster, verl's settings, and the size of a step on usual GPUs. UserError where the run would fail."""
     from orgthink.cli.size import measures
-    from orgthink.training.cluster.verl.dry_run import overrides, sizes
+    from orgthink.training.cluster.verl.launch import overrides, sizes
     from orgthink.util.settings import plain
 
     verl, found = overrides(training.job, path, place), {}

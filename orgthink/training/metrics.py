@@ -20,7 +20,7 @@ from orgthink.measure.orchestration import (
     trajectory_tokens,
     unique_tools,
 )
-from orgthink.measure.summary import Measure, has_format_error
+from orgthink.measure.summary import has_format_error
 from orgthink.measure.usage import forks, sampled_tokens
 from orgthink.record.episode import Episode, FormatError
 from orgthink.rewards import Score
@@ -57,11 +57,6 @@ def rollout_metrics(episodes: Sequence[Episode], rewards: Mapping[str, Score]) -
         "sampled_tokens": mean(map(sampled_tokens, episodes)),
         **(_orchestration(led) if led else {}),
     }
-
-
-def means(episodes: Sequence[Episode], measures: Mapping[str, Measure]) -> dict[str, float | None]:
-    """Mean of each measure over the episodes with a value; `None` if none has one."""
-    return {name: mean(map(measure, episodes)) for name, measure in measures.items()}
 
 
 def _orchestration(episodes: Sequence[Episode]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from orgthink.organizations.prompts import STYLES
 from orgthink.record.episode import Episode
 from orgthink.rewards import REWARDS, EpisodeReward, Score
 from orgthink.rewards.asyncthink import AsyncThinkReward
-from orgthink.training.metrics import OUTCOME, STRUCTURE, means, rollout_metrics
+from orgthink.training.metrics import OUTCOME, STRUCTURE, mean, rollout_metrics
 from orgthink.training.optimization import Optimization, last_parts
 from orgthink.training.rollout import ProblemStream, Rollout
 from orgthink.util.errors import UserError
@@ -68,7 +68,7 @@ class RlSettings(Optimization):
     def measure(self, episodes: Sequence[Episode], rewards: Mapping[str, Score]) -> dict[str, Any]:
         """The metrics of a step. `rewards` are by the episodes' ids."""
         own = surviving_measures(self.rollout.made.measures)
-        return rollout_metrics(episodes, rewards) | means(episodes, own)
+        return rollout_metrics(episodes, rewards) | {name: mean(map(one, episodes)) for name, one in own.items()}
 
     def bounds(self) -> dict[str, int | None]:
         """The bound of tokens is `None` if no budget limits the turns."""

@@ -25,7 +25,7 @@ from orgthink.cli.train import Train
 from orgthink.training.cluster.sizing.model import config_of
 from orgthink.training.cluster.sizing.plan import GIB, Plan
 from orgthink.training.cluster.sizing.recipe import plans
-from orgthink.training.cluster.verl import dry_run, launch
+from orgthink.training.cluster.verl import launch
 from orgthink.training.cluster.verl.launch import placement_of
 from orgthink.training.coldstart.structures import random_plan
 from orgthink.training.recipes import jobs
@@ -153,7 +153,7 @@ def test_a_dry_run_comes_as_far_as_the_first_use_of_a_gpu(
     nodes = int(script.nodes)
     assert (last["backend"], last["cluster"]["nodes"], last["verl"]["trainer.nnodes"]) == ("verl", nodes, script.nodes)
     assert last["verl"]["actor_rollout_ref.model.path"] == str(place / "base")
-    assert {card: one["verdict"] for card, one in last["sizes"].items()} == dict.fromkeys(dry_run.CARDS, "fits")
+    assert {card: one["verdict"] for card, one in last["sizes"].items()} == dict.fromkeys(launch.CARDS, "fits")
     assert all(one["weights GiB"] >= 0 and one["= step s"] > 0 for one in last["sizes"].values())
     assert not (place / last["out"]).exists()
 
@@ -178,7 +178,7 @@ def plan_of(training: Train, job: Job, place: Path, model: str, card: str) -> Pl
     if not isinstance(job, Reinforced):
         return plans(job, config_of(model), 8, card)[-1]
     placement = placement_of(by_name(training.cluster, "--cluster", "SETTING=VALUE"), "cuda")
-    return dry_run.sizes(job, dry_run.overrides(job, place / "run", placement), placement, model)[card]
+    return launch.sizes(job, launch.overrides(job, place / "run", placement), placement, model)[card]
 
 
 @each

@@ -1,4 +1,4 @@
-"""Train the job of a run folder on verl: checks, verl's settings, and the process."""
+"""Train the job of a run folder on verl: checks, verl's settings, and the process. What a run would do, beforehand."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -16,6 +17,9 @@ from typing import Any, Literal
 from orgthink.evaluation.specs import RoleSpec
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
+from orgthink.training.cluster.sizing.model import config_of
+from orgthink.training.cluster.sizing.plan import Plan
+from orgthink.training.cluster.sizing.recipe import plans
 from orgthink.training.cluster.verl.attention import ROWS
 from orgthink.training.recipes.base_model import model_folder, require_same_problems
 from orgthink.training.recipes.jobs import Job, Reinforced
@@ -35,6 +39,10 @@ ON_CPU = "orgthink_pocket.verl_cpu"
 
 FAULT = "verl.error"
 """File of a run folder in which the trainer's process writes its one-line error message."""
+
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+CARDS = ("h100", "h200")
+"""GPUs for which a dry run sizes the step."""
 
 _SPLIT = re.compile(r"ulysses_sequence_parallel_size\W+(\d+)")
 """Setting of verl: GPUs that share a sequence."""
@@ -144,6 +152,30 @@ def settings(job: Reinforced, folder: Path, placement: Placement) -> list[str]:
     return [*(f"{name}={value}" for name, value in known.items()), *placement.settings]
 
 
+def overrides(job: Job, folder: Path, placement: Placement) -> dict[str, str]:
+    """verl's settings by name, the user's in place of ours. UserError where the run would fail before it starts."""
+    require(job, placement)
+    job.require()
+    assert isinstance(job, Reinforced), "`require` refuses other jobs"
+    return dict(setting.lstrip("+").split("=", 1) for setting in settings(job, folder, placement))
+
+
+def sizes(job: Job, verl: Mapping[str, str], placement: Placement, model: str) -> dict[str, Plan]:
+    """The step of a model, given as for `orgthink size`, on usual GPUs, by their name; empty if it cannot be sized."""
+    split = int(verl.get(f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size", 1))
+    assumed = {
+        "split": split,
+        "pack": split * int(verl[f"{ACTOR}.ppo_max_token_len_per_gpu"]),
+        "share": verl.get(f"{ROLLOUT}.gpu_memory_utilization", 0.5),
+        "tensor": verl[f"{ROLLOUT}.tensor_model_parallel_size"],
+        "node": placement.gpus,
+    }
+    with suppress(UserError):
+        config, gpus = config_of(model), placement.nodes * placement.gpus
+        return {card: plans(job, config, gpus, card, assumed)[-1] for card in CARDS}
+    return {}
+
+
 def _of_run(folder: Path, placement: Placement) -> Mapping[str, Any]:
     ray = "ray_kwargs.ray_init"
     units = 1 if placement.device == "cpu" else min(8, placement.nodes * placement.gpus)
@@ -172,28 +204,27 @@ def _of_run(folder: Path, placement: Placement) -> Mapping[str, Any]:
 
 
 def _of_actor(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
-    parts = ("model", "actor", "actor.fsdp_config", "ref.fsdp_config")
-    model, actor, fsdp, reference = (f"actor_rollout_ref.{name}" for name in parts)
+    model, fsdp, reference = (f"actor_rollout_ref.{name}" for name in ("model", "actor.fsdp_config", "ref.fsdp_config"))
     on_gpu = placement.device != "cpu"
     return {
         f"{model}.path": model_folder(job.model).resolve(),
         f"{model}.use_remove_padding": True,
         f"{model}.enable_gradient_checkpointing": on_gpu,
         f"+{model}.override_config.attn_implementation": _attention(placement),
-        f"{actor}.strategy": "fsdp2",
-        f"{actor}.ppo_mini_batch_size": 1,  # not read: a minibatch is a call
-        f"{actor}.use_dynamic_bsz": True,
-        f"{actor}.ppo_max_token_len_per_gpu": max(job.pack_tokens, max_context(job)),  # must hold the longest row
-        f"{actor}.use_kl_loss": job.settings.loss.kl > 0,  # loads a reference; the loss is ours
-        f"{actor}.use_torch_compile": on_gpu,
+        f"{ACTOR}.strategy": "fsdp2",
+        f"{ACTOR}.ppo_mini_batch_size": 1,  # not read: a minibatch is a call
+        f"{ACTOR}.use_dynamic_bsz": True,
+        f"{ACTOR}.ppo_max_token_len_per_gpu": max(job.pack_tokens, max_context(job)),  # must hold the longest row
+        f"{ACTOR}.use_kl_loss": job.settings.loss.kl > 0,  # loads a reference; the loss is ours
+        f"{ACTOR}.use_torch_compile": on_gpu,
         **_width(fsdp, job, on_gpu),
         **_width(reference, job, on_gpu),
-        f"{actor}.checkpoint.save_contents": "[model,optimizer,extra,hf_model]",
-        f"{actor}.checkpoint.load_contents": "[model,optimizer,extra]",
-        f"{actor}.optim.lr": job.settings.learning_rate,
-        f"{actor}.optim.betas": "[0.9,0.95]",
-        f"{actor}.optim.weight_decay": 0.0,
-        f"{actor}.optim.clip_grad": job.settings.clip,
+        f"{ACTOR}.checkpoint.save_contents": "[model,optimizer,extra,hf_model]",
+        f"{ACTOR}.checkpoint.load_contents": "[model,optimizer,extra]",
+        f"{ACTOR}.optim.lr": job.settings.learning_rate,
+        f"{ACTOR}.optim.betas": "[0.9,0.95]",
+        f"{ACTOR}.optim.weight_decay": 0.0,
+        f"{ACTOR}.optim.clip_grad": job.settings.clip,
     }
 
 
@@ -208,23 +239,23 @@ def _width(fsdp: str, job: Reinforced, on_gpu: bool) -> dict[str, Any]:
 
 
 def _of_rollout(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
-    rollout, most = "actor_rollout_ref.rollout", max_context(job)
+    most = max_context(job)
     given = {
-        f"{rollout}.{name}" if name == "gpu_memory_utilization" else f"+{rollout}.engine_kwargs.vllm.{name}": value
+        f"{ROLLOUT}.{name}" if name == "gpu_memory_utilization" else f"+{ROLLOUT}.engine_kwargs.vllm.{name}": value
         for name, value in job.sampler_settings.items()
         if name != "max_model_len"
     }
     return {
-        f"{rollout}.name": "orgthink_cpu" if placement.device == "cpu" else "vllm",
-        f"{rollout}.temperature": job.settings.rollout.temperature,
-        f"{rollout}.calculate_log_probs": True,
-        f"{rollout}.max_model_len": most,
+        f"{ROLLOUT}.name": "orgthink_cpu" if placement.device == "cpu" else "vllm",
+        f"{ROLLOUT}.temperature": job.settings.rollout.temperature,
+        f"{ROLLOUT}.calculate_log_probs": True,
+        f"{ROLLOUT}.max_model_len": most,
         "data.max_prompt_length": most // 2,  # verl needs two parts; each request names its own length
         "data.max_response_length": most - most // 2,
-        f"{rollout}.tensor_model_parallel_size": placement.tensor_parallel,
-        f"{rollout}.log_prob_use_dynamic_bsz": True,
-        f"{rollout}.log_prob_max_token_len_per_gpu": max(job.pack_tokens, most),
-        f"+{rollout}.agent.agent_loop_manager_class": "orgthink.training.cluster.verl.backend.Rollouts",
+        f"{ROLLOUT}.tensor_model_parallel_size": placement.tensor_parallel,
+        f"{ROLLOUT}.log_prob_use_dynamic_bsz": True,
+        f"{ROLLOUT}.log_prob_max_token_len_per_gpu": max(job.pack_tokens, most),
+        f"+{ROLLOUT}.agent.agent_loop_manager_class": "orgthink.training.cluster.verl.backend.Rollouts",
         **given,
     }
 
