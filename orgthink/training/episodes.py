@@ -23,7 +23,6 @@ from orgthink.measure.accuracy import mixed
 from orgthink.record.episode import Episode, Origin, Trace
 from orgthink.record.folder import RunFolder
 from orgthink.record.guard import Crash, engine_failed, failure_message, raised
-from orgthink.rewards import Score
 from orgthink.runtime.agent import Backing
 from orgthink.training.checkpoint import load_state, save_state
 from orgthink.training.masking import sampled_entropy
@@ -32,7 +31,7 @@ from orgthink.training.rl import Batch, Clock, Record
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import ProblemStream, frozen, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows
-from orgthink.training.scores import Groups, advantages_of, check_of, score_of
+from orgthink.training.scores import Groups, Parts, advantages_of, check_of, score_of
 from orgthink.util.errors import UserError, user_input
 
 
@@ -86,12 +85,12 @@ class Episodes:
         sampled = (trace for episode in episodes for trace in episode.traces if self._plan.trains(trace))
         return Batch(rows, metrics, sampled_entropy(sampled))
 
-    def _rewards(self, episodes: Sequence[Episode]) -> dict[str, Score]:
+    def _rewards(self, episodes: Sequence[Episode]) -> dict[str, Parts]:
         """The rewards by episode id, except in groups in which the reward has a bug.
 
         UserError if it has a bug in more than half of the groups.
         """
-        found: dict[str, Score] = {}
+        found: dict[str, Parts] = {}
         bugs: dict[str, str] = {}
         for episode in episodes:
             try:
@@ -197,9 +196,9 @@ def _mistaken(trace: Trace, sampled_by: str | None, version: str, trained: bool)
     return f"sampled by version {sampled_by}, not by {version}: the sampler did not take the new weights"
 
 
-def grouped(episodes: Sequence[Episode], rewards: Mapping[str, Score]) -> dict[str, dict[str, float]]:
+def grouped(episodes: Sequence[Episode], rewards: Mapping[str, Parts]) -> dict[str, dict[str, float]]:
     """Problem id → episode id → R."""
     groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for episode in episodes:
-        groups[episode.problem.id][episode.id] = rewards[episode.id].total
+        groups[episode.problem.id][episode.id] = rewards[episode.id]["reward"]
     return dict(groups)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from orgthink.measure.accuracy import all_correct
@@ -23,7 +24,7 @@ from orgthink.measure.orchestration import (
 from orgthink.measure.summary import has_format_error
 from orgthink.measure.usage import forks, sampled_tokens
 from orgthink.record.episode import Episode, FormatError
-from orgthink.rewards import Score
+from orgthink.training.scores import Parts
 
 OUTCOME = {"reward": "reward {:.3f}", "all_correct": "all correct {:.0%}"}
 """Formats of metrics in the progress line: outcomes come first."""
@@ -37,17 +38,16 @@ STRUCTURE = {
 """Formats of the metrics of managers and of latency, which come last."""
 
 
-def rollout_metrics(episodes: Sequence[Episode], rewards: Mapping[str, Score]) -> dict[str, Any]:
+def rollout_metrics(episodes: Sequence[Episode], rewards: Mapping[str, Parts]) -> dict[str, Any]:
     """Means over episodes. `rewards` are by episode id.
 
     If a manager led some of the episodes, its metrics are added.
     """
     faults = [{fault.kind for fault in episode.format_faults} for episode in episodes]
-    parts = [reward.parts() for reward in rewards.values()]
+    names = dict.fromkeys(["reward", *chain(*rewards.values())])
     led = [episode for episode in episodes if managed(episode)]
     return {
-        "reward": mean(reward.total for reward in rewards.values()),
-        **{name: mean(each[name] for each in parts) for name in dict.fromkeys(n for each in parts for n in each)},
+        **{name: mean(score[name] for score in rewards.values()) for name in names},
         "all_correct": mean(map(all_correct, episodes)),
         "format_error_rate": mean(map(has_format_error, episodes)),
         "format_errors": {kind.value: mean(kind in kinds for kinds in faults) for kind in FormatError},

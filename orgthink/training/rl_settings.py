@@ -9,11 +9,12 @@ from typing import Annotated, Any
 from orgthink.measure.summary import surviving_measures
 from orgthink.organizations.prompts import STYLES
 from orgthink.record.episode import Episode
-from orgthink.rewards import REWARDS, EpisodeReward, Score
+from orgthink.rewards import REWARDS, EpisodeReward
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.training.metrics import OUTCOME, STRUCTURE, mean, rollout_metrics
 from orgthink.training.optimization import Optimization, last_parts
 from orgthink.training.rollout import ProblemStream, Rollout
+from orgthink.training.scores import Parts
 from orgthink.util.errors import UserError
 from orgthink.util.settings import ByKind
 
@@ -65,7 +66,7 @@ class RlSettings(Optimization):
             "renew": total is None or total > plan.max_tokens,
         }
 
-    def measure(self, episodes: Sequence[Episode], rewards: Mapping[str, Score]) -> dict[str, Any]:
+    def measure(self, episodes: Sequence[Episode], rewards: Mapping[str, Parts]) -> dict[str, Any]:
         """The metrics of a step. `rewards` are by the episodes' ids."""
         own = surviving_measures(self.rollout.made.measures)
         return rollout_metrics(episodes, rewards) | {name: mean(map(one, episodes)) for name, one in own.items()}

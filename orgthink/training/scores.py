@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from orgthink.credit import EpisodeCredit
@@ -17,25 +16,18 @@ Groups = Mapping[str, Mapping[str, float]]
 """Group → attempt → reward."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlainScore(Score):
-    """A score of plain numbers."""
-
-    made_of: Mapping[str, Any] = field(default_factory=dict)
-    """Its parts."""
-
-    def parts(self) -> dict[str, Any]:
-        return dict(self.made_of)
+Parts = Mapping[str, Any]
+"""The score of an episode in plain numbers: `reward` is R, the others its parts, `None` if unknown."""
 
 
-def score_of(reward: Callable[[Episode], Score], episode: Episode) -> Score:
+def score_of(reward: Callable[[Episode], Score], episode: Episode) -> Parts:
     """The score of an episode. UserError if the reward returns anything else; its own errors are raised."""
     where = f"the reward {_name(reward)} of episode {episode.id}"
     score = reward(episode)
     if not isinstance(score, Score):
         raise UserError(f"{where} is {_quoted(score)}: it must be an orgthink.rewards.Score")
     parts = {name: None if each is None else number(each, f"{name} of {where}") for name, each in score.parts().items()}
-    return PlainScore(number(score.total, where), parts)
+    return {**parts, "reward": number(score.total, where)}
 
 
 def advantages_of(

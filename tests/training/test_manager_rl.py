@@ -49,6 +49,7 @@ from orgthink.training.metrics import rollout_metrics
 from orgthink.training.rl import Batch, Clock, train_policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
+from orgthink.training.scores import score_of
 from orgthink.util.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
@@ -348,7 +349,7 @@ def test_managers_are_measured_as_managers_and_others_are_not():
         episode_of([[Call("python", CallStatus.PARSE_ERR)]]),
     ]
     led[1] = replace(led[1], id="other", grade=Grade(0, 1))
-    found = rollout_metrics(led, {e.id: ParaManagerReward()(e) for e in led})
+    found = rollout_metrics(led, {e.id: score_of(ParaManagerReward(), e) for e in led})
     assert found["all_correct"] == found["task_reward"] == 0.5
     assert found["reward"] == pytest.approx(sum(ParaManagerReward()(e).total for e in led) / 2)
     assert (found["rounds"], found["unique_tools"], found["cost_units"]) == (2.5, 1.0, 1.0)
@@ -359,6 +360,6 @@ def test_managers_are_measured_as_managers_and_others_are_not():
     json.dumps(found)
 
     alone = [replace(e, traces=(replace(e.root, role="organizer", edges=()),)) for e in led]
-    found = rollout_metrics(alone, {e.id: AsyncThinkReward()(e) for e in alone})
+    found = rollout_metrics(alone, {e.id: score_of(AsyncThinkReward(), e) for e in alone})
     assert {"accuracy", "concurrency_reward", "penalised", "format_errors"} <= found.keys()
     assert not {"rounds", "cost_units", "tool_shares", "task_reward"} & found.keys()

@@ -188,7 +188,7 @@ def test_rewards_are_grouped_by_problem(groups, seed):
     for name, values in groups.items():
         for sample, value in enumerate(values):
             episodes.append(Episode(f"{name}#{sample}", Problem(name, "task", ""), "asyncthink", 2, (), sample))
-            rewards[f"{name}#{sample}"] = AsyncThinkScore(float(value), 0.0, 0.0, False)
+            rewards[f"{name}#{sample}"] = {"reward": float(value)}
     random.Random(seed).shuffle(episodes)
     assert grouped(episodes, rewards) == {
         name: {f"{name}#{sample}": value for sample, value in enumerate(values)} for name, values in groups.items()

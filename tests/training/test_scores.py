@@ -28,7 +28,7 @@ class Odd(Score):
 @pytest.mark.parametrize("half", [0.5, numpy.float32(0.5), torch.tensor(0.5)])
 def test_scalars_become_plain_numbers(half):
     score = score_of(lambda episode: Odd(half), EPISODE)
-    assert json.loads(json.dumps([score.total, score.parts()])) == [0.5, {"part": 0.5, "unknown": None}]
+    assert json.loads(json.dumps(score)) == {"part": 0.5, "unknown": None, "reward": 0.5}
 
 
 @pytest.mark.parametrize("value", [None, 0.5, Score("1.5"), Score(float("nan")), Score(None)])  # type: ignore[arg-type]

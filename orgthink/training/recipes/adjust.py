@@ -73,24 +73,20 @@ def _below(hint: Any, place: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
-def _number(text: str) -> Any:
-    """A number or truth value for those who get it unchecked, such as vLLM's arguments; else the text itself."""
-    try:
-        return json.loads(text.lower() if text in ("True", "False") else text)
-    except ValueError:
-        return text
-
-
 def _value(hint: Any, text: str) -> Any:
-    """The value of a text: a JSON list or object, `None` for `none` if the type allows it, else the text itself."""
+    """The value of a text: a JSON list or object, `None` for `none` if the type allows it, else the text itself. A
+    number or truth value is read for those who get it unchecked, such as vLLM's arguments."""
     if text == "none":
         return None if {Any, type(None)} & set(alternatives(hint)) else text
     if any(isinstance(mark, ByKind) for mark in marks(hint)) and not text.startswith("{"):
         return {"kind": text}
-    if not text.startswith(("[", "{")):
-        return _number(text) if Any in alternatives(hint) else text
+    written = text.startswith(("[", "{"))
+    if not written and Any not in alternatives(hint):
+        return text
     try:
-        return json.loads(text)
+        return json.loads(text.lower() if text in ("True", "False") else text)
     except (ValueError, RecursionError):
+        if not written:
+            return text
         example = '["verifier", "corrector"]' if text.startswith("[") else '{"rate": 0.1}'
         raise UserError(f"that is not JSON; write it as {example}") from None
