@@ -82,10 +82,6 @@ class Optimization(ABC):
         `context` is the model's context length in tokens, `None` if unknown.
         """
 
-    def records(self, step: int) -> bool:
-        """Whether the episodes of a step, counted from 1, are stored."""
-        return (step - 1) % self.record_every == 0 or step == self.steps
-
     @property
     def made_for(self) -> Mapping[str, Any]:
         """Entries of the trained model's orgthink.json: how it was trained, and so how it is evaluated by default."""

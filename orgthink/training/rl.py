@@ -173,7 +173,7 @@ class _Progress:
 
     def record(self, episode: Episode) -> None:
         """Store an episode of the current step."""
-        if self.settings.records(self.step + 1):
+        if self.step % self.settings.record_every == 0 or self.step + 1 == self.settings.steps:
             self.journal.append(episode.of_step(self.step + 1))
 
     def advance(self, line: dict[str, Any]) -> None:

@@ -205,10 +205,13 @@ class Reinforced(FromModel, ABC):
 
     @property
     def max_context(self) -> int | None:
-        """Context length in tokens: the lower of the model's and the sampler's `max_model_len`; `None` without both."""
+        """Context length in tokens; `None` if it is not known."""
+        return self.context(context_of(model_folder(self.model)))
+
+    def context(self, own: int | None) -> int | None:
+        """The lower of a model's `own` context length and of the sampler's `max_model_len`; `None` without both."""
         given = tokens_of(self.sampler_settings.get("max_model_len"), "sampler_settings.max_model_len")
-        known = (context_of(model_folder(self.model)), given)
-        return min((length for length in known if length is not None), default=None)
+        return min((length for length in (own, given) if length is not None), default=None)
 
     @abstractmethod
     def source(self) -> Source:

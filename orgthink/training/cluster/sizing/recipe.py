@@ -15,6 +15,9 @@ from orgthink.training.rl_settings import RlSettings
 from orgthink.util.errors import UserError, pick
 from orgthink.util.settings import typed
 
+POSITIONS = "max_position_embeddings"
+"""Entry of a model's config: its context length."""
+
 ROW = 2048
 """Default tokens of an output."""
 
@@ -70,7 +73,10 @@ def setups(job: Job | None, config: Mapping[str, Any]) -> dict[str, Setup]:
     loss, share = job.settings.loss, job.sampler_settings.get("gpu_memory_utilization")
     frozen, reference = int(loss.kl > 0) + int(loss.old != "sampler"), width if loss.kl > 0 else 0
     verl = Setup(
-        held=width, pack=max(job.pack_tokens, context_of(job, config) or 0), frozen=frozen, reference=reference
+        held=width,
+        pack=max(job.pack_tokens, job.context(config.get(POSITIONS)) or 0),
+        frozen=frozen,
+        reference=reference,
     )
     embedded = replace(
         embedded,
@@ -82,19 +88,13 @@ def setups(job: Job | None, config: Mapping[str, Any]) -> dict[str, Setup]:
     return {"embedded": replace(embedded, share=float(share or 0.3)), "verl": replace(verl, share=float(share or 0.5))}
 
 
-def context_of(job: Reinforced, config: Mapping[str, Any]) -> int | None:
-    """Most tokens of a row, by the model's config and the sampler's `max_model_len`; `None` if neither is set."""
-    known = (config.get("max_position_embeddings"), job.sampler_settings.get("max_model_len"))
-    return min((int(length) for length in known if length is not None), default=None)
-
-
 def work_of(job: Job | None, config: Mapping[str, Any]) -> Work:
     """Work of a step that uses every budget in full; without a job, 64 problems of 8 short attempts."""
     if job is None:
         return Work(problems=64, group=8, agents=1, concurrent=1, prompt=PROMPT, sampled=ROW)
     if isinstance(job, Reinforced):
         if isinstance(job.settings, RlSettings):
-            return _work_of_episodes(job.settings, context_of(job, config))
+            return _work_of_episodes(job.settings, job.context(config.get(POSITIONS)))
         if isinstance(job.settings, MarsSettings):
             return _work_of_chains(job.settings)
         raise UserError(f"the work of a step of {type(job.settings).__name__} is not known")
