@@ -110,7 +110,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(launch, "version", lambda name: "0.9.1")
     for module in (launch, jobs):
         monkeypatch.setattr(module, "find_spec", lambda name: True)
-    monkeypatch.setattr(jobs.Trajectories, "_rows", lambda job, base: ([], None))  # see tests/coldstart
+    monkeypatch.setattr(jobs.Trajectories, "_selected", lambda job, base: None)  # see tests/coldstart
     return tmp_path
 
 

@@ -149,7 +149,7 @@ def trajectory_rows(
     longest: int | None = None,
     template: Mapping[str, Any] | None = None,
 ) -> Selection:
-    """The selected trajectories of a run, with their training rows. Of a problem only one stays in memory.
+    """The selected trajectories of a run, with their training rows. The memory holds one of each problem.
 
     `longest` is the largest number of tokens in a row. `most` is the largest share of calls for one tool. `template`
     has arguments of the chat template. UserError with the reasons if no trajectory can be selected.

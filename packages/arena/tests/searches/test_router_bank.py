@@ -29,7 +29,7 @@ def made(path: Path, job: RouterBank = JOB) -> tuple[Path, list[dict[str, Any]]]
 def test_a_bank_knows_who_is_right_and_what_it_took(tmp_path: Path) -> None:
     file, lines = made(tmp_path / "run")
     bank = bank_of(str(file))
-    assert len(bank.problems) == 6 and [line["step"] for line in lines] == list(range(1, JOB.steps + 1))
+    assert len(bank.problems) == 6 and [line["step"] for line in lines] == list(range(1, JOB.settings.steps + 1))
     assert all(known.scores == {"wrong": 0.0, "right": 1.0} for known in bank.problems)
     assert all(known.tokens["wrong"] > known.tokens["right"] for known in bank.problems)
     assert best_member(("wrong", "right"), bank.problems) == "right"
@@ -52,7 +52,7 @@ def test_a_bank_that_was_stopped_goes_on(tmp_path: Path) -> None:
         go_on(folder, stop)
     assert not (tmp_path / "cut" / "bank.json").exists()
     resumed = go_on(RunFolder.open(tmp_path / "cut"), lambda line: lines.append(line["step"]))
-    assert max(lines) == JOB.steps and len(lines) < JOB.steps + 17, "what was recorded is not run again"
+    assert max(lines) == JOB.settings.steps and len(lines) < JOB.settings.steps + 17, "what was recorded is not run again"
     assert sorted(json.loads(resumed.read_text())["problems"], key=str) == sorted(
         json.loads(whole.read_text())["problems"], key=str
     )
