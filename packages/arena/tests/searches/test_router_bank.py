@@ -52,7 +52,9 @@ def test_a_bank_that_was_stopped_goes_on(tmp_path: Path) -> None:
         go_on(folder, stop)
     assert not (tmp_path / "cut" / "bank.json").exists()
     resumed = go_on(RunFolder.open(tmp_path / "cut"), lambda line: lines.append(line["step"]))
-    assert max(lines) == JOB.settings.steps and len(lines) < JOB.settings.steps + 17, "what was recorded is not run again"
+    assert max(lines) == JOB.settings.steps and len(lines) < JOB.settings.steps + 17, (
+        "what was recorded is not run again"
+    )
     assert sorted(json.loads(resumed.read_text())["problems"], key=str) == sorted(
         json.loads(whole.read_text())["problems"], key=str
     )
