@@ -783,10 +783,6 @@ class Sometimes(Mine):
         self.seen.append(problem.id)
         return Result("7") if len(self.seen) == 2 else "7"
 
-class Leaving(Mine):
-    async def run(self, problem, session):
-        raise SystemExit(3)
-
 def forgets(problem, answer):
     pass
 """

@@ -74,8 +74,8 @@ def test_names_of_this_package_of_others_and_of_code(installed, tmp_path: Path, 
     assert (found["one"], found["largest"]) == (1, sys.maxsize)
     assert found["mine.py:THREE"] == found[f"{tmp_path}/mine.py:THREE"] == 3
     assert found["os.path:supports_unicode_filenames"] in (True, False)
-    packages = [(name, registration.package) for name, registration in found.registrations().items()]
-    assert packages == [("largest", "orgthink"), ("one", "first")]
+    packages = [(name, entry.dist and entry.dist.name) for name, entry in found.registrations().items()]
+    assert packages == [("largest", None), ("one", "first")]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_name_of_two_packages_is_of_the_package_that_is_listed(installed):
     installed("first", "ONE = 1\nFOUR = 4\n", one="ONE", four="FOUR")
     installed("second", "ONE = 2\nTWO = 2\n", one="ONE", two="TWO")
     found = numbers()
-    assert found["one"] == {"first": 1, "second": 2}[found.registrations()["one"].package]
+    assert found["one"] == {"first": 1, "second": 2}[found.registrations()["one"].dist.name]
     assert (found["four"], found["two"], len(found)) == (4, 2, 3)
 
 

@@ -14,7 +14,8 @@ from contextlib import suppress
 import pytest
 import torch
 
-from orgthink.util.threads import Threads, given_up, in_thread, set_threads, use_all_cores
+from orgthink.util import threads
+from orgthink.util.threads import given_up, in_thread, set_threads, use_all_cores
 
 HANGING = """
 import asyncio, time
@@ -34,21 +35,27 @@ def test_the_program_ends_while_work_hangs() -> None:
     subprocess.run([sys.executable, "-c", HANGING], check=True, timeout=60)
 
 
-async def test_cancelled_work_keeps_its_place_until_it_ends() -> None:
-    threads, go = Threads(1), threading.Event()
-    task = asyncio.create_task(threads.run(go.wait))
+@pytest.fixture
+def one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "WORKERS", 1)
+
+
+async def test_cancelled_work_keeps_its_place_until_it_ends(one_worker: None) -> None:
+    go = threading.Event()
+    task = asyncio.create_task(in_thread(go.wait))
     await asyncio.sleep(0.05)
     task.cancel()
     await asyncio.wait([task])
-    other = asyncio.create_task(threads.run(int))
+    other = asyncio.create_task(in_thread(int))
     await asyncio.sleep(0.05)
     assert not other.done()
     go.set()
     assert await asyncio.wait_for(other, 30) == 0
 
 
-async def test_at_most_so_many_work_at_once() -> None:
-    threads, most, working, lock = Threads(3), 0, 0, threading.Lock()
+async def test_at_most_so_many_work_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "WORKERS", 3)
+    most, working, lock = 0, 0, threading.Lock()
     all_three = threading.Barrier(3, timeout=30)
 
     def work(number: int) -> int:
@@ -62,25 +69,24 @@ async def test_at_most_so_many_work_at_once() -> None:
             working -= 1
         return number
 
-    assert await asyncio.gather(*(threads.run(work, number) for number in range(20))) == list(range(20))
+    assert await asyncio.gather(*(in_thread(work, number) for number in range(20))) == list(range(20))
     assert most == 3
 
 
-async def test_errors_are_raised_in_the_caller() -> None:
-    threads = Threads(1)
+async def test_errors_are_raised_in_the_caller(one_worker: None) -> None:
     for error, seen in ((ValueError("no"), ValueError), (StopIteration(), RuntimeError), (SystemExit(1), RuntimeError)):
 
         def fails(error: BaseException = error) -> None:
             raise error
 
         with pytest.raises(seen):
-            await threads.run(fails)
-    assert await threads.run(int) == 0
+            await in_thread(fails)
+    assert await in_thread(int) == 0
 
 
-async def test_arguments_of_failed_work_are_released() -> None:
+async def test_arguments_of_failed_work_are_released(one_worker: None) -> None:
     """A full collection of garbage is rare, and a grader's arguments may be large."""
-    threads, left = Threads(1), []
+    left = []
 
     class Large:
         pass
@@ -93,19 +99,18 @@ async def test_arguments_of_failed_work_are_released() -> None:
     try:
         for _ in range(3):
             with suppress(ValueError):
-                await threads.run(fails, Large())
-        await threads.run(int)
+                await in_thread(fails, Large())
+        await in_thread(int)
         assert [reference() for reference in left] == [None] * 3
     finally:
         gc.enable()
 
 
-async def test_a_thread_that_cannot_start_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = Threads(1)
+async def test_a_thread_that_cannot_start_takes_no_place(one_worker: None, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="can't start"):
         patch.setattr(threading.Thread, "start", fails_to_start)
-        await threads.run(int)
-    assert await asyncio.wait_for(threads.run(int), 30) == 0
+        await in_thread(int)
+    assert await asyncio.wait_for(in_thread(int), 30) == 0
 
 
 def fails_to_start(thread: threading.Thread) -> None:

@@ -74,8 +74,9 @@ def _summaries(registry: Registry[object]) -> Iterator[tuple[str, str, str]]:
     """Names, their targets and one-line descriptions."""
     if registry is MORE_TOOLS:
         yield from ((name, "", "A tool of ParaManager's suite (Table 7).  [orgthink]") for name in TOOLS)
-    for name, source in registry.registrations().items():
-        yield name, source.target, f"{summary(source.target) or source.target}  [{source.package}]"
+    for name, entry in registry.registrations().items():
+        package = entry.dist.name if entry.dist else "orgthink"
+        yield name, entry.value, f"{summary(entry.value) or entry.value}  [{package}]"
 
 
 def summary(target: str) -> str:

@@ -36,7 +36,7 @@ from orgthink.runtime.approval import Approve, allowed
 from orgthink.runtime.budget import FORKS, BudgetExhausted, Limits
 from orgthink.runtime.context import Backing
 from orgthink.runtime.deadline import DeadlineMissed, end, within
-from orgthink.util.concurrency import tell_waits, without_exit
+from orgthink.util.concurrency import tell_waits
 from orgthink.util.errors import Failure
 
 T = TypeVar("T")
@@ -335,8 +335,7 @@ class Session:
 
     async def _lead(self, work: Callable[[], Awaitable[T]]) -> T:
         try:
-            with without_exit():
-                return await work()
+            return await work()
         finally:
             for root in self.agents[:1]:
                 await root.rest()
@@ -409,7 +408,6 @@ class Session:
 
 async def _bounded(work: Work, child: Agent) -> Result | str | None:
     try:
-        with without_exit():
-            return await work(child)
+        return await work(child)
     finally:
         await child.rest()

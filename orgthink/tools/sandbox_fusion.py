@@ -18,8 +18,8 @@ GRACE = 10.0
 """Seconds in addition for an attempt: the transfer and the server's queue."""
 OUTPUT_BYTES = 64 * 1024
 """Bytes of output that are kept."""
-PATIENCE = RetryPolicy(attempts=3, read=float("inf"))
-"""The whole attempt has a time limit, so that reading needs none."""
+PATIENCE = RetryPolicy(attempts=3, silence=float("inf"))
+"""The whole attempt has a time limit of its own."""
 
 PREAMBLE = 'import os, threading; os.environ["OMP_NUM_THREADS"] = "1"; threading.stack_size(1 << 23)'
 """Begins a program. The server gives the stack of each thread all the memory of the program, so that no second thread

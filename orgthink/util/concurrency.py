@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
-
-from orgthink.util.terminal import error_text
 
 J = TypeVar("J")
 T = TypeVar("T")
@@ -44,15 +41,6 @@ async def run_all(
             for _ in range(len(waiting) if limit is None else min(limit, len(waiting))):
                 workers.create_task(worker())
     return [results[i] for i in sorted(results)]
-
-
-@contextmanager
-def without_exit() -> Iterator[None]:
-    """RuntimeError in place of SystemExit, which would end the event loop."""
-    try:
-        yield
-    except SystemExit as error:
-        raise RuntimeError(f"the work raised SystemExit: {error_text(error)}") from error
 
 
 @contextmanager
@@ -98,8 +86,9 @@ class AdaptivePlaces:
         self._taken = 0
         self._answered = True
         """Whether the server has answered since the last decrease."""
-        self._closed_until = 0.0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._closed = 0
+        """Pauses that have closed a single place."""
+        self._turn, self._changed = asyncio.Lock(), asyncio.Event()
 
     @property
     def limit(self) -> int:
@@ -108,27 +97,23 @@ class AdaptivePlaces:
 
     async def acquire(self) -> None:
         """Wait for a place."""
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        self._admit()
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if not waiter.cancelled():  # it had received a place
-                self.release()
-            raise
+        async with self._turn:  # only the first one waits for a change, and the others for it
+            while self._taken >= self.limit or self._closed:
+                self._changed.clear()
+                await self._changed.wait()
+            self._taken += 1
 
     def release(self) -> None:
         """Give a place back."""
         self._taken -= 1
-        self._admit()
+        self._changed.set()
 
     def answered(self) -> None:
         """The server has begun an answer."""
         self._answered = True
         step = 1.0 if self._limit < self._threshold else min(1 / self._limit, self._limit / SLOWNESS)
         self._limit = min(self._most, self._limit + step)
-        self._admit()
+        self._changed.set()
 
     def refused(self, epoch: int) -> None:
         """The server was too busy for a request that was sent in this epoch."""
@@ -139,22 +124,17 @@ class AdaptivePlaces:
         self._limit = max(1.0, min(self._limit, self._taken) / 2)
         self.epoch, self._answered = self.epoch + 1, False
 
-    def pause(self, seconds: float) -> None:
-        """Close a single place for some seconds, so that waiting requests are not refused one after the other."""
-        if self.limit == 1:
-            loop = asyncio.get_running_loop()
-            self._closed_until = max(self._closed_until, loop.time() + seconds)
-            loop.call_at(self._closed_until, self._admit)
-
-    def _admit(self) -> None:
-        """Give free places to waiting requests."""
-        while self._waiting and self._taken < self.limit:
-            if asyncio.get_running_loop().time() < self._closed_until:
-                return
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                self._taken += 1
-                waiter.set_result(None)
+    async def pause(self, seconds: float) -> None:
+        """Wait before another request, which is reported like a wait for a place. Meanwhile a single place is closed,
+        so that waiting requests are not refused one after the other."""
+        closes = self.limit == 1
+        self._closed += closes
+        try:
+            with _timed():
+                await asyncio.sleep(seconds)
+        finally:
+            self._closed -= closes
+            self._changed.set()
 
 
 @contextmanager
@@ -167,12 +147,6 @@ def _timed() -> Iterator[None]:
     finally:
         if record is not None:
             record(now() - began)
-
-
-async def pause(seconds: float) -> None:
-    """Wait before another request; reported like a wait for a place."""
-    with _timed():
-        await asyncio.sleep(seconds)
 
 
 @asynccontextmanager

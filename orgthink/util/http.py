@@ -7,20 +7,16 @@ import json
 import logging
 import random
 import re
-import ssl
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
-from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
 import httpx2
 
-from orgthink.util.concurrency import AdaptivePlaces, pause, place
+from orgthink.util.concurrency import AdaptivePlaces, place
 from orgthink.util.errors import Failure, UserError
 from orgthink.util.redaction import conceal, conceal_proxies, redact
 from orgthink.util.secrets import expand
@@ -84,25 +80,13 @@ class HttpResponse(NamedTuple):
         return excerpt(text) or "nothing"
 
 
-def without_secrets(record: logging.LogRecord) -> bool:
-    """Log filter: removes login and query from the URLs in log lines of the HTTP library."""
-    if isinstance(record.args, tuple):
-        record.args = tuple(_LOGIN_OR_QUERY.sub("", str(a)) if isinstance(a, httpx2.URL) else a for a in record.args)
-    return True
-
-
 def retry_after(header: str | None) -> float | None:
-    """The delay of a Retry-After header, which is a number of seconds or an HTTP date; `None` if it is neither."""
-    if header is None:
-        return None
+    """The seconds of a Retry-After header; `None` without any. A date is ignored: the clocks may differ."""
     try:
-        seconds = float(header)
+        seconds = float(header or "")
     except ValueError:
-        try:
-            seconds = parsedate_to_datetime(header).timestamp() - time.time()
-        except (ValueError, OverflowError):
-            return None
-    return None if seconds != seconds else max(0.0, seconds)
+        return None
+    return seconds if seconds >= 0 else None
 
 
 def server_url(text: str) -> httpx2.URL:
@@ -125,8 +109,6 @@ class RetryPolicy:
 
     connect: float = 10.0
     """Seconds to get a connection."""
-    read: float = 120.0
-    """Longest wait for the next byte, in seconds."""
     silence: float = 600.0
     """Longest wait for the head of a stream, for its next event or for a whole response, in seconds."""
     attempts: int = 5
@@ -186,7 +168,7 @@ class HttpClient:
             raise ValueError("the key holds a character that no key has, such as a space or a line break within it")
         conceal(key)
         conceal_proxies()
-        logging.getLogger("httpx2").addFilter(without_secrets)
+        logging.getLogger("httpx2").setLevel(logging.WARNING)  # its lines below that have the whole URL
         self._what, self._retry_policy = what, retry_policy or RetryPolicy()
         self._failure, self._unreachable = failure, unreachable or failure
         self._refusal = refusal or (lambda reply: failure(self.answered(reply)))
@@ -195,9 +177,8 @@ class HttpClient:
             self._client = httpx2.AsyncClient(
                 # A small compressed body may become an endless one.
                 headers={"Accept-Encoding": "identity", **({"Authorization": f"Bearer {key}"} if key else {})},
-                timeout=httpx2.Timeout(self._retry_policy.read, connect=self._retry_policy.connect, pool=None),
+                timeout=httpx2.Timeout(None, connect=self._retry_policy.connect),  # `wait` limits the rest
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=requests),
-                verify=_certificates(),
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
             )
         except (ValueError, ImportError, httpx2.InvalidURL) as error:  # of a proxy
@@ -242,12 +223,12 @@ class HttpClient:
         return HttpResponse(status, bytes(body), retry_after(headers.get("retry-after")), headers.get("location"))
 
     async def wait(self, step: Awaitable[T]) -> T:
-        """The result of a step of a request, within the silence of the policy. Raises the `failure`."""
+        """The result of a step of a request, within the silence of the policy. Raises httpx2.ReadTimeout after it."""
         try:
             async with asyncio.timeout(self._retry_policy.silence):
                 return await step
         except TimeoutError as error:
-            raise self._stalled() from error
+            raise httpx2.ReadTimeout("") from error
 
     async def request(
         self,
@@ -263,21 +244,19 @@ class HttpClient:
         An attempt takes at most `seconds`, then TimeoutError. Without `reconnect` a failed connection is not tried
         again. Raises the `failure` of this client.
         """
-        limit = self._retry_policy.silence if seconds is None else seconds
 
         async def once() -> HttpResponse:
-            async with place(self._places), asyncio.timeout(limit), self._send(method, path, body) as response:
-                reply = await self.read(response)
+            async with place(self._places), asyncio.timeout(seconds):
+                reply = await self.wait(self._whole(method, path, body))
             if reply.busy:
                 raise self.refused(reply)
             return reply
 
-        try:
-            return await self.persist(once, reconnect=reconnect)
-        except TimeoutError as error:
-            if seconds is not None:
-                raise
-            raise self._stalled() from error
+        return await self.persist(once, reconnect=reconnect)
+
+    async def _whole(self, method: str, path: str, body: Any) -> HttpResponse:
+        async with self._send(method, path, body) as response:
+            return await self.read(response)
 
     @asynccontextmanager
     async def _send(self, method: str, path: str, body: Any) -> AsyncIterator[httpx2.Response]:
@@ -312,8 +291,7 @@ class HttpClient:
                 raise failure
             self.retries += 1
             log.log(logging.WARNING if self.retries == 1 else logging.INFO, "%s; trying again", failure)
-            self._places.pause(delay)
-            await pause(delay)
+            await self._places.pause(delay)
         raise AssertionError
 
     def refused(self, reply: HttpResponse) -> Failure | Refused:
@@ -339,18 +317,9 @@ class HttpClient:
             case httpx2.ConnectError() | httpx2.ConnectTimeout():
                 return self._unreachable(f"no {self._what} at {self.name}: start one there, or use another URL")
             case httpx2.TimeoutException():
-                return self._failure(f"{self.name} sent nothing for {self._retry_policy.read:g} s")
+                return self._failure(f"{self.name} did not continue its answer for {self._retry_policy.silence:g} s")
             case _:
                 return self._failure(f"{self.name} broke off its answer: {reason(error)}")
 
-    def _stalled(self) -> Failure:
-        return self._failure(f"{self.name} kept the connection open, and did not continue its answer")
-
     def _place(self, path: str) -> httpx2.URL:
         return self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{path}")
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """Cached, because reading them takes longer than many requests."""
-    return httpx2.create_ssl_context()

@@ -20,11 +20,8 @@ _ANY_REFERENCE = re.compile(r"\.[A-Za-z_]\w*:[A-Za-z_]")
 _FAMILY = re.compile(rf"[a-z][a-z-]*:(?={_CODE})")
 """The family before a reference in the name of a task: `bench:` in `bench:mine.py:ROWS`."""
 
-_PREFIX = re.compile(r"[a-z][a-z-]*:(?:[a-z][a-z0-9.-]*:)?")
-"""The task before a file of problems: `math:`, `bench:aime25:`."""
-
-_PROBLEMS = re.compile(rf"(?P<task>{_PREFIX.pattern})?(?P<file>[^:?@]+)(?P<rest>[?@].*)?")
-"""A task with a file of problems: `math:FILE`, `math:FILE@1/2`, or a table alone."""
+_PROBLEMS = re.compile(r"(?P<task>[a-z][a-z-]*:(?:[a-z][a-z0-9.-]*:)?)?(?P<file>[^:?@]+)(?P<rest>[?@].*)?")
+"""A task with a file of problems: `math:FILE`, `bench:aime25:FILE`, `math:FILE@1/2`, or a table alone."""
 
 _FOLDERS = re.compile(r"^[^:]*/(?=[^/:]*\.(?:parquet|jsonl?|csv)\b)")
 """The folders of a file of rows that is a task by itself."""
@@ -61,10 +58,6 @@ def absolute(value: Any) -> Any:
     """JSON values with absolute paths of Python files, prompt files and problem files: valid in any working folder."""
     match value:
         case str():
-            prefix = _PREFIX.match(value)
-            file = value[prefix.end() :] if prefix else ""
-            if prefix and os.path.isfile(file):  # its name may contain `+` and `#`
-                return f"{prefix[0]}{Path(file).resolve()}"
             return _PARTS.sub(lambda part: _absolute(part[0]), value)
         case Mapping():
             return {key: _absolute_setting(key, each, value) for key, each in value.items()}

@@ -24,10 +24,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field, fields, is_dataclass, make_dataclass
 from functools import cache, cached_property
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from orgthink.util.errors import UserError, pick
 from orgthink.util.references import absolute, is_reference
@@ -92,15 +92,6 @@ def _default(value: Any) -> Any:
     return field(default_factory=lambda: value)  # a list is not accepted as a default
 
 
-class Registration(NamedTuple):
-    """The target of a registered name."""
-
-    target: str
-    """`package.module:Name`."""
-    package: str
-    """The package that registers it."""
-
-
 class Registry(Mapping[str, T], Generic[T]):
     """Objects of one kind by name. Iteration gives the registered names; a lookup also accepts references."""
 
@@ -121,23 +112,17 @@ class Registry(Mapping[str, T], Generic[T]):
         self._loaded: dict[str, T] = {}
 
     @cached_property
-    def _offered(self) -> dict[str, Registration]:
+    def _offered(self) -> dict[str, EntryPoint]:
         """Entry points of installed packages. They cannot replace a name of this package, or of an earlier one."""
-        try:
-            entries = [(entry, f"{entry.module}:{entry.attr}") for entry in entry_points(group=self.group)]
-        except Exception as error:
-            why = f"the entry points of an installed package cannot be read: {type(error).__name__}: {error}"
-            raise UserError(f"{why}; install the package again, or uninstall it") from error
-        found: dict[str, Registration] = {}
-        for entry, target in entries:
-            found.setdefault(entry.name, Registration(target, entry.dist.name if entry.dist else "a package"))
-        return {name: source for name, source in found.items() if name not in self._own}
+        found: dict[str, EntryPoint] = {}
+        for entry in entry_points(group=self.group):
+            found.setdefault(entry.name, entry)
+        return {name: entry for name, entry in found.items() if name not in self._own}
 
     def __getitem__(self, name: str) -> T:
         """The object of a name; KeyError if it is unknown, UserError if it cannot be loaded."""
         if name not in self:
             raise KeyError(name)
-        name = self.spelling(name) or name
         if is_reference(name):
             if _REGISTERED_ONLY.get():
                 raise Untrusted(f"{self.kind} {name} refers to code that is not installed: it is run only with --trust")
@@ -147,12 +132,8 @@ class Registry(Mapping[str, T], Generic[T]):
         return self._loaded[name]
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (self.spelling(name) is not None or is_reference(name))
-
-    def spelling(self, name: str) -> str | None:
-        """The registered form of a name: `verifier-corrector` was `verifier_corrector` before. `None` without one."""
-        forms = (name, name.replace("_", "-"))
-        return next((one for one in forms if one in self._own or one in self._offered or one in self._loaded), None)
+        known = (self._own, self._offered, self._loaded)
+        return isinstance(name, str) and (any(name in names for names in known) or is_reference(name))
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self._own, *self._offered])
@@ -186,8 +167,8 @@ class Registry(Mapping[str, T], Generic[T]):
                 return name
         of_instance = f"{id(thing)}{LOCAL}{type(thing).__qualname__}"
         module, qualname = getattr(thing, "__module__", ""), getattr(thing, "__qualname__", of_instance)
-        for name, registration in self.registrations().items():
-            if registration.target == f"{module}:{qualname}":
+        for name, entry in self.registrations().items():
+            if entry.value == f"{module}:{qualname}":
                 return name
         file = "" if "." in module else getattr(sys.modules.get(module), "__file__", None) or ""
         name = f"{Path(file).resolve() if file.endswith('.py') else module}:{qualname}"  # it may be `<stdin>`
@@ -195,14 +176,14 @@ class Registry(Mapping[str, T], Generic[T]):
             self._loaded.setdefault(name, self._accept(thing) or thing)
         return name
 
-    def registrations(self) -> dict[str, Registration]:
-        """All registered names and their targets."""
-        return {**{name: Registration(target, "orgthink") for name, target in self._own.items()}, **self._offered}
+    def registrations(self) -> dict[str, EntryPoint]:
+        """All registered names with their targets. Those of this package are entry points without a distribution."""
+        own = {name: EntryPoint(name, target, self.group) for name, target in self._own.items()}
+        return {**own, **self._offered}
 
     def _load(self, name: str) -> T:
-        offered = None if name in self._own else self._offered.get(name)
-        target = offered.target if offered is not None else self._own.get(name, name)
-        module, _, attribute = target.rpartition(":")
+        known = self.registrations()
+        module, _, attribute = (known[name].value if name in known else name).rpartition(":")
         try:
             loaded = _module_of_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
             if not hasattr(loaded, attribute):

@@ -33,35 +33,38 @@ _spares = False
 _under_way: set[Future[Any]] = set()
 
 
-class Threads:
-    """Threads next to each event loop, for one kind of work that may take long.
+WORKERS = min(32, (os.cpu_count() or 1) + 4)
+"""Most threads that work for an event loop at once."""
 
-    The loop's own threads look up names of servers; long work there would block all requests.
+_places = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]()
+
+_given_up: ContextVar[threading.Event | None] = ContextVar("given up", default=None)
+
+
+async def in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """The result of blocking work in a thread, which sees the context variables of its caller. For graders and votes,
+    which may run programs for minutes: in the loop's own threads they would block the look-up of servers.
+
+    `given_up` tells the work that its caller was cancelled; until it ends, it keeps its place among the `WORKERS`.
     """
-
-    def __init__(self, most: int) -> None:
-        """At most so many at once; further work waits, also for work whose caller was cancelled."""
-        self._most = most
-        self._places = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]()
-
-    async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """The result of the work. It sees the context variables of its caller."""
-        loop = asyncio.get_running_loop()
-        places = self._places.setdefault(loop, asyncio.Semaphore(self._most))
-        await places.acquire()
-        future: Future[T] = Future()
-        seen = partial(copy_context().run, _ordinary, work, *arguments, **named)
-        _under_way.add(future)
-        try:
-            threading.Thread(target=_carry_out, args=(future, seen, loop, places), daemon=True).start()
-        except RuntimeError:  # the system has no more threads
-            _under_way.discard(future)
-            places.release()
-            raise
-        try:
-            return await asyncio.wrap_future(future)
-        finally:
-            del future, seen  # an error refers to this frame
+    loop, context, over = asyncio.get_running_loop(), copy_context(), threading.Event()
+    context.run(_given_up.set, over)
+    places = _places.setdefault(loop, asyncio.Semaphore(WORKERS))
+    await places.acquire()
+    future: Future[T] = Future()
+    seen = partial(context.run, work, *arguments, **named)
+    _under_way.add(future)
+    try:
+        threading.Thread(target=_carry_out, args=(future, seen, loop, places), daemon=True).start()
+    except RuntimeError:  # the system has no more threads
+        _under_way.discard(future)
+        places.release()
+        raise
+    try:
+        return await asyncio.wrap_future(future)
+    finally:
+        over.set()
+        del future, seen  # an error refers to this frame
 
 
 def _carry_out(
@@ -70,24 +73,16 @@ def _carry_out(
     try:
         if future.set_running_or_notify_cancel():
             future.set_result(work())
-    except Exception as error:
-        future.set_exception(error)
+    except BaseException as error:
+        # A future cannot hold a StopIteration; a SystemExit or a panic of Rust would end the event loop.
+        harmless = isinstance(error, Exception) and not isinstance(error, StopIteration)
+        why = f"the work raised {type(error).__name__}: {error_text(error)}"
+        future.set_exception(error if harmless else RuntimeError(why))
     finally:
         _under_way.discard(future)
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(places.release)
         del future, work  # an error refers to this frame
-
-
-def _ordinary(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """The result of the work. RuntimeError in place of a StopIteration, which a future cannot hold, and in place of a
-    SystemExit or a panic of Rust, which would end the event loop."""
-    try:
-        return work(*arguments, **named)
-    except BaseException as error:
-        if isinstance(error, Exception) and not isinstance(error, StopIteration):
-            raise
-        raise RuntimeError(f"the work raised {type(error).__name__}: {error_text(error)}") from error
 
 
 def at_work() -> bool:
@@ -101,23 +96,6 @@ def have_ended() -> bool:
         return not wait(list(_under_way), LAST_SECONDS).not_done
     except KeyboardInterrupt:
         return False
-
-
-_working = Threads(min(32, (os.cpu_count() or 1) + 4))
-"""Threads for graders and votes, which may run programs for minutes."""
-
-_given_up: ContextVar[threading.Event | None] = ContextVar("given up", default=None)
-
-
-async def in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """The result of blocking work in a thread. `given_up` tells the work that its caller was cancelled."""
-    over = threading.Event()
-    token = _given_up.set(over)
-    try:
-        return await _working.run(work, *arguments, **named)
-    finally:
-        over.set()
-        _given_up.reset(token)
 
 
 def given_up() -> bool:

@@ -31,7 +31,7 @@ for name in ("anyio", "h11", "httpcore2", "pydantic", "trio", "truststore"):
     with suppress(ImportError):  # the first request imports them, for longer than its patience where a machine is busy
         import_module(name)
 
-PATIENCE = RetryPolicy(read=4.0, silence=3.0, attempts=3, first_delay=0.01)
+PATIENCE = RetryPolicy(silence=3.0, attempts=3, first_delay=0.01)
 
 
 def planned(*organizations: str, tokens: int = 50, **changes: Any) -> Evaluation:

@@ -30,7 +30,7 @@ from orgthink.util.http import RetryPolicy
 
 KEY = "sk-ver/y+secret-0123456789"
 PASSWORD = "zebra-quill-battery"
-ONCE = RetryPolicy(read=2.0, attempts=1, first_delay=0.01)
+ONCE = RetryPolicy(silence=5.0, attempts=1, first_delay=0.01)
 
 
 @pytest.fixture(autouse=True)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing
-from email.utils import formatdate
 from typing import Any
 
 import pytest
 from loopback import MODEL, Exchange, Play, Server, answers, babbles, dies, hangs, loopback, says, sends
 
 from orgthink.engines.endpoint.client import EndpointEngine
-from orgthink.engines.endpoint.request import Mode
 from orgthink.engines.engine import Chunk, Context, ContextFull, EngineError, EngineUnavailable, FinishReason
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Message, Origin, Problem, Sampling, Span, Status, StopReason
@@ -21,7 +19,7 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.util.http import RetryPolicy
 
-QUICK = RetryPolicy(read=0.3, attempts=3, first_delay=0.01)
+QUICK = RetryPolicy(silence=1.0, attempts=3, first_delay=0.01)
 PROBLEM = Problem("p", "countdown", "The question.")
 KEY = "sk-very-secret"
 
@@ -50,7 +48,6 @@ async def test_an_answer_is_streamed_in_chat_turns() -> None:
         await engine.aclose()
     assert [chunk.pieces for chunk in chunks] == [("one ",), ("two ",), ("three ",), ()]
     assert (chunks[-1].finish, chunks[-1].tokens) == (FinishReason.EOS, 7)
-    assert engine.mode is Mode.CHAT
     assert [(turn["role"], turn["content"]) for turn in body["messages"]] == [
         ("user", "Hello"),
         ("assistant", "a <JOIN-1>"),
@@ -91,18 +88,14 @@ async def test_tokens_and_logprobs_are_read_where_the_server_gives_them() -> Non
     )
 
 
-@pytest.mark.parametrize("header", ["0.2", "date"])
-async def test_a_busy_server_is_asked_again_when_it_says(header: str) -> None:
-    if header == "date":
-        header = formatdate(time.time() + 2, usegmt=True)
-    async with loopback(answers(429, "slow down", Retry_After=header), says("fine")) as server:
+async def test_a_busy_server_is_asked_again_when_it_says() -> None:
+    async with loopback(answers(429, "slow down", Retry_After="0.2"), says("fine")) as server:
         engine = await opened(server)
         start = time.monotonic()
         text, _ = await read(engine)
         waited = time.monotonic() - start
         await engine.aclose()
-    assert text == "fine "
-    assert waited >= 0.19 if header == "0.2" else waited > 0.5
+    assert text == "fine " and waited >= 0.19
     assert (engine._server.retries, len(server.exchanges)) == (1, 2)
 
 
@@ -124,8 +117,8 @@ async def test_a_failure_before_the_first_token_is_tried_again(first: Play) -> N
     ("play", "message"),
     [
         (dies("one two"), "broke off its answer"),
-        (says("one two", finish=None), "after 2 tokens without a reason"),
-        (hangs("one two"), "sent nothing for 0.3 s"),
+        (says("one two", finish=None), "ended its answer without a reason"),
+        (hangs("one two"), "did not continue its answer for 1 s"),
         (sends('{"choices": [{"text": "a"', "{}"), "invalid event"),
         (sends('["what"]'), "invalid event"),
         (sends('{"error": {"message": "out of memory"}}'), "out of memory"),
@@ -163,7 +156,7 @@ async def test_closing_a_stream_closes_the_connection_and_reads_no_more() -> Non
 
 async def test_streams_beyond_the_bound_wait() -> None:
     async with loopback(*[hangs("one") for _ in range(2)], *[says("two") for _ in range(2)]) as server:
-        engine = await opened(server, concurrency=2, retry_policy=RetryPolicy(read=60))
+        engine = await opened(server, concurrency=2, retry_policy=RetryPolicy(silence=60))
         waiting = [engine.stream(asked(engine), Sampling(5)) for _ in range(2)]
         for stream in waiting:
             await anext(stream)
@@ -305,7 +298,7 @@ async def test_an_episode_over_http() -> None:
     [
         (dies("so <RETURN> 1"), "broke off"),
         (says("so <RETURN> 1", finish=None), "without a reason"),
-        (hangs("so <RETURN>"), "sent nothing"),
+        (hangs("so <RETURN>"), "did not continue its answer"),
         (sends("{"), "invalid event"),
         (answers(400, "too long"), "too long"),
     ],

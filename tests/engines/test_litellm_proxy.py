@@ -121,7 +121,7 @@ async def through(
     async with loopback(*plays, port=port) as server:
         server.probing = probed
         engine = await EndpointEngine.open(url, retry_policy=RetryPolicy(first_delay=0.1), api_key="sk-any")
-        assert (engine.model, engine.mode, engine._keep_stops) == ("stub", "chat", None)
+        assert (engine.model, engine._keep_stops) == ("stub", None)
         work = attempt(organization or Reply(), Problem("p", "t", "q"), Backing(engine, Sampling(50, seed=3)))
         episode = await asyncio.wait_for(work, 60)
         await engine.aclose()

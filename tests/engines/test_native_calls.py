@@ -90,7 +90,7 @@ async def talk(*plays: Play, organization: Rounds | None = None) -> tuple[Episod
 
 async def opened(server: Server) -> EndpointEngine:
     return await EndpointEngine.open(
-        server.url, MODEL, retry_policy=RetryPolicy(read=0.5, attempts=2, first_delay=0.01)
+        server.url, MODEL, retry_policy=RetryPolicy(silence=5.0, attempts=2, first_delay=0.01)
     )
 
 
@@ -172,22 +172,16 @@ REPEATED = [
     part(0, '"1"}', "python", "a"),
     part(1, '{"query": "2"}', "search", "b"),
 ]
-NO_INDEX = [part(None, '{"code": "1"}', "python"), part(None, '{"query": ', "search"), part(None, '"2"}')]
+NO_INDEX = [
+    part(None, '{"code": "1"}', "python", "a"),
+    part(None, '{"query": ', "search", "b"),
+    part(None, '"2"}'),
+]
 ONE_INDEX = [part(0, '{"code": "1"}', "python", "a"), part(0, '{"query": "2"}', "search", "b")]
 NO_IDS = [part(0, '{"code":', "python"), part(0, '"1"}'), part(1, '{"query":', "search"), part(1, ' "2"}')]
-IN_PARTS = [
-    part(0, None, "pyt", "a"),
-    part(0, None, "hon"),
-    part(0, '{"code": "1"}'),
-    part(1, '{"query": "2"}', "search"),
-]
-OBJECTS = [
-    {"index": 0, "function": {"name": "python", "arguments": {"code": "1"}}},
-    part(1, '{"query": "2"}', "search"),
-]
 
 
-@pytest.mark.parametrize("parts", [INTERLEAVED, REPEATED, NO_INDEX, ONE_INDEX, NO_IDS, IN_PARTS, OBJECTS])
+@pytest.mark.parametrize("parts", [INTERLEAVED, REPEATED, NO_INDEX, ONE_INDEX, NO_IDS])
 @pytest.mark.parametrize("at_once", [False, True])
 async def test_two_calls_are_two_however_they_are_streamed(parts, at_once):
     play = sends(delta(*parts, finish="tool_calls"), "[DONE]") if at_once else calling(*parts)

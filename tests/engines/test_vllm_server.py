@@ -19,7 +19,6 @@ from terse import TERSE
 from vllm_process import vllm_server
 
 from orgthink.engines.endpoint.client import EndpointEngine
-from orgthink.engines.endpoint.request import Mode
 from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, FinishReason
 from orgthink.engines.vllm import VllmEngine
 from orgthink.models.tokenizer import Tokenizer
@@ -65,7 +64,6 @@ async def solved(engine: Any) -> Any:
 async def test_tokens_are_those_of_the_engine_in_process(folder: Path, url: str) -> None:
     local = await VllmEngine.open(folder, kv_cache_memory_bytes=64 << 20)
     server = await EndpointEngine.open(url, "taught", tokenizer=Tokenizer(folder))
-    assert server.mode is Mode.TOKENS
     for sampling in (Sampling(60, 0.0), Sampling(60, seed=5), Sampling(60, seed=6, stop=("?1", "?2", "?3", "?4", "e"))):
         here, there = [await read(engine, context(engine), sampling) for engine in (local, server)]
         for field in ("token_ids", "pieces"):
@@ -100,9 +98,9 @@ async def test_an_episode_by_text(folder: Path, url: str) -> None:
     await engine.aclose()
 
 
-async def test_the_mode_is_chat_without_a_tokenizer(url: str) -> None:
+async def test_a_server_of_vllm_keeps_stop_texts(url: str) -> None:
     engine = await EndpointEngine.open(url)
-    assert (engine.mode, engine.model) == (Mode.CHAT, "taught")
+    assert engine.model == "taught"
     assert engine._keep_stops == "include_stop_str_in_output"
     await engine.aclose()
 

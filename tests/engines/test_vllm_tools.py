@@ -21,7 +21,6 @@ from transformers import AutoTokenizer
 from vllm_process import vllm_server
 
 from orgthink.engines.endpoint.client import EndpointEngine
-from orgthink.engines.endpoint.request import Mode
 from orgthink.engines.endpoint.tool_calls import messages as native_messages
 from orgthink.grammar.fork_calls import FORK_TOOLS
 from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, render_call, render_responses
@@ -98,7 +97,7 @@ async def test_four_workers_work_while_the_organizer_speaks(folder: Path, tmp_pa
     parser = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
     with vllm_server(folder, tmp_path / "log", *parser) as url:
         engine, episode = await played(url)
-    assert engine.mode is Mode.CHAT and engine.native_calls
+    assert engine.native_calls
     assert episode.answer == "3 + 5" and not episode.format_faults
     assert [trace.returned for trace in episode.traces[1:]] == [FOUND] * 4
     assert [edge.key for edge in episode.root.edges] == ["1", "2", "3", "4"] * 2

@@ -19,8 +19,8 @@ from orgthink.tools.search import RetrieverClient, look_up, retriever_named
 from orgthink.util.errors import Failure, ToolError, UserError
 from orgthink.util.http import RetryPolicy
 
-QUICK = RetryPolicy(read=60, attempts=3, first_delay=0.01)
-HASTY = RetryPolicy(read=1.0, attempts=3, first_delay=0.01)
+QUICK = RetryPolicy(silence=60, attempts=3, first_delay=0.01)
+HASTY = RetryPolicy(silence=1.0, attempts=3, first_delay=0.01)
 
 Play = Callable[[Exchange], Awaitable[None]]
 
@@ -141,7 +141,7 @@ async def test_a_server_in_trouble_is_asked_again(trouble: Play) -> None:
         (says("x" * 9999, 422), "answered 422: x{300}$", 1),
         (says("later", 429, Retry_After="9999"), "answered 429", 1),
         (cut, "broke off its answer", 3),
-        (hang, r"sent nothing for 1 s", 3),
+        (hang, r"did not continue its answer for 1 s", 3),
         (says("<html>"), "sent an invalid result: '<html>'", 1),
         (says({"result": "no"}), "sent an invalid result", 1),
         (says({"result": [["no"]]}), "sent an invalid result", 1),
@@ -180,7 +180,7 @@ def test_it_has_a_name() -> None:
 
 async def test_many_episodes_share_the_connections() -> None:
     async with server(echo) as played:
-        client = RetrieverClient(played.url, retry_policy=RetryPolicy(read=30))
+        client = RetrieverClient(played.url, retry_policy=RetryPolicy(silence=30))
         results = await asyncio.gather(*(client.retrieve([str(i)], 1) for i in range(300)))
         assert [passages[0].title for [passages] in results] == [str(i) for i in range(300)]
     assert played.connections <= 64

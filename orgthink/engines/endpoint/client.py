@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 
 from orgthink.engines.endpoint import request, response, tool_calls
-from orgthink.engines.endpoint.request import Mode, SupportedFields, context_full, too_few_tokens
+from orgthink.engines.endpoint.request import CHAT, COMPLETIONS, SupportedFields, context_full, too_few_tokens
 from orgthink.engines.engine import (
     MOST_FAILURES,
     Chunk,
@@ -52,9 +52,6 @@ LINGER = 10.0
 SETTLE = 0.25
 """Most seconds for the end of a complete response. The connection is used again if it ends within them."""
 
-NEEDED = {Mode.TOKENS: ("return_token_ids",)}
-"""Fields without which an answer in a mode could not be read."""
-
 
 class EndpointEngine(Engine):
     """A model behind a URL.
@@ -78,23 +75,21 @@ class EndpointEngine(Engine):
         by default; a password without a user in the URL, `https://:KEY@HOST`, takes precedence. At most `concurrency`
         streams are open at once; others wait. `template` has arguments for the chat template of the server.
         """
-        self.mode = Mode.CHAT if tokenizer is None else Mode.TOKENS
+        self._path = CHAT if tokenizer is None else COMPLETIONS
         self.models: dict[str, int | None] = {}
         """Models of the server and their context lengths in tokens, where it gives them."""
         self._tokenizer, self._template = tokenizer, template
         self._keep_stops: str | None = None
         """The field by which the server keeps a stop text in its output. Other servers get no stop texts: a text that
         they cut off looks like the end of the answer."""
-        self._reasoning = "reasoning_content"
-        """Member of a message in which the server sends reasoning."""
         self._fields = SupportedFields()
         self._opened = False
         """Whether the server has accepted the key: a later 403 refuses a prompt."""
         try:
-            base, own = _with_key(_base(server_url(url)))
+            base, own = _with_key(server_url(url))
             self._key = own or (api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
             self._server = HttpClient(
-                base,
+                base if base.path.strip("/") else base.copy_with(path="/v1"),
                 failure=EngineError,
                 unreachable=EngineUnavailable,
                 refusal=self._refusal,
@@ -123,7 +118,7 @@ class EndpointEngine(Engine):
                 raise EngineUnavailable(str(error)) from error
             raise
         engine._opened = True
-        log.info("%s: model %s, mode %s", engine.url, excerpt(engine.model), engine.mode)
+        log.info("%s: model %s, path %s", engine.url, excerpt(engine.model), engine._path)
         return engine
 
     def prompt(self, messages: tuple[Message, ...], tools: Tools = ()) -> Span:
@@ -139,7 +134,7 @@ class EndpointEngine(Engine):
         """Servers refuse a request whose prompt and `max_tokens` together exceed the context: it is then repeated with
         half of the tokens, down to `FEWEST_TOKENS`."""
         try:
-            if self.mode is Mode.TOKENS and self.max_context is not None:
+            if self._tokenizer is not None and self.max_context is not None:
                 left = self.max_context - len(context.token_ids)
                 if left < 1:
                     raise ContextFull(f"the prompt does not fit the model's context of {self.max_context} tokens")
@@ -161,8 +156,8 @@ class EndpointEngine(Engine):
 
     def _body(self, context: Context, sampling: Sampling) -> dict[str, Any]:
         """The request for a context."""
-        how = {"keep_stops": self._keep_stops, "tools": self.native_calls, "reasoning": self._reasoning}
-        return request.request(self.mode, self.model, context, sampling, template=self._template, **how)
+        how = {"keep_stops": self._keep_stops, "tools": self.native_calls}
+        return request.request(self._path, self.model, context, sampling, template=self._template, **how)
 
     async def _sampled(self, body: dict[str, Any], sampling: Sampling) -> AsyncGenerator[Chunk]:
         """The chunks of an answer, as the server samples it."""
@@ -170,14 +165,13 @@ class EndpointEngine(Engine):
         async with aclosing(self._answer(body)) as answer:
             async for event in answer:
                 chunk = reader.chunk(event)
-                self._reasoning = event.reasoning_member or self._reasoning
                 if chunk.finish is not None:
                     last = replace(chunk, tokens=event.tokens, billed=event.billed)
                     yield last if event.finish is None else await _counted(last, answer)
                     return
                 if chunk.pieces:
                     yield chunk
-        raise EngineError(f"{self.url} ended its answer after {reader.read} tokens without a reason")
+        raise EngineError(f"{self.url} ended its answer without a reason")
 
     async def aclose(self) -> None:
         await self._server.aclose()
@@ -207,8 +201,6 @@ class EndpointEngine(Engine):
         reply = await self._try(body)
         choice, _ = response.choice(reply.text)
         if (refusal := self._probe_error(reply, choice)) is not None:
-            if self.models and self.model not in self.models:
-                raise EngineUnavailable(f"{self.url} has no model {self.model!r}: {self._offer()}") from refusal
             raise refusal
         self._keep_stops = next((field for name, field in request.KEEPS_STOPS.items() if name in choice), None)
         self.native_calls = self._tokenizer.native_calls if self._tokenizer else await self._takes_tools(body, reply)
@@ -218,7 +210,7 @@ class EndpointEngine(Engine):
             return self._refusal(reply)
         if reply.status == 200 and not choice:  # LM Studio answers 200 to unknown paths
             return EngineError(f"{self.url} sent no answer of a model: {reply.complaint}")
-        if self.mode is Mode.TOKENS and not choice.get("token_ids"):
+        if self._tokenizer is not None and not choice.get("token_ids"):
             return EngineUnavailable(f"{self.url} returns no token ids: leave out the tokenizer")
         return None
 
@@ -236,7 +228,7 @@ class EndpointEngine(Engine):
         """A request without streaming, repeated without the fields that the server refuses."""
         while True:
             sent = self._fields.fit(body)
-            reply = await self._server.request("POST", self.mode.path, sent, reconnect=False)
+            reply = await self._server.request("POST", self._path, sent, reconnect=False)
             if not self._fields.learn(reply, sent):
                 return reply
 
@@ -268,7 +260,7 @@ class EndpointEngine(Engine):
         while True:
             sent = self._fields.fit(body)
             async with AsyncExitStack() as trial:
-                begun = await trial.enter_async_context(self._server.stream("POST", self.mode.path, sent))
+                begun = await trial.enter_async_context(self._server.stream("POST", self._path, sent))
                 if begun.status_code == 200:
                     kind = begun.headers.get("content-type") or "nothing"
                     if not kind.lower().startswith("text/event-stream"):
@@ -280,7 +272,7 @@ class EndpointEngine(Engine):
                     stack.push_async_exit(trial.pop_all())
                     return first, events
                 reply = await self._server.wait(self._server.read(begun))
-            if not self._fields.learn(reply, sent, NEEDED.get(self.mode, ())):
+            if not self._fields.learn(reply, sent):
                 raise self._server.refused(reply)
 
     def _refusal(self, reply: HttpResponse) -> EngineError:
@@ -322,22 +314,10 @@ def _plain(model: str) -> str:
     return model.removeprefix("models/").partition(":")[0]
 
 
-def _base(url: httpx2.URL) -> httpx2.URL:
-    """The URL that paths are added to. The URL of a whole request is accepted, too."""
-    path = url.path.rstrip("/")
-    for ending in (Mode.CHAT.path, Mode.TOKENS.path, "models"):
-        if path.endswith(f"/{ending}"):
-            return url.copy_with(path=path.removesuffix(f"/{ending}") or "/")
-    return url.copy_with(path=path or "/v1")
-
-
 async def _counted(last: Chunk, events: AsyncIterator[response.StreamEvent]) -> Chunk:
     """The last chunk with the server's count of tokens, if it follows."""
-    now = asyncio.get_running_loop().time
     with suppress(EngineError, TimeoutError):
-        async with asyncio.timeout(SETTLE if last.tokens and last.billed else LINGER) as limit:
+        async with asyncio.timeout(LINGER):
             async for event in events:
                 last = replace(last, tokens=event.tokens or last.tokens, billed=event.billed or last.billed)
-                if last.tokens and last.billed:
-                    limit.reschedule(now() + SETTLE)
     return last

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Container, Mapping
-from enum import StrEnum
+from collections.abc import Mapping
 from typing import Any
 
 from orgthink.engines.endpoint import tool_calls
@@ -50,33 +49,27 @@ _TOO_FEW = re.compile(r"could not finish the message because|model output limit 
 """Messages of OpenAI and Azure when a reasoning model has used all its tokens before its answer."""
 
 
-class Mode(StrEnum):
-    """How a context is sent to a server."""
-
-    TOKENS = "tokens"
-    """As ids, to `/completions`, which returns ids: vLLM and compatible servers."""
-    CHAT = "chat"
-    """As turns, to `/chat/completions`: injected text becomes the next turn of the user."""
-
-    @property
-    def path(self) -> str:
-        return "chat/completions" if self is Mode.CHAT else "completions"
+CHAT, COMPLETIONS = "chat/completions", "completions"
+"""Paths of requests: a chat sends the turns of a context, and injected text becomes the next turn of the user. A
+completion sends ids and returns ids, as vLLM and compatible servers do."""
 
 
 def request(
-    mode: Mode,
+    path: str,
     model: str,
     context: Context,
     sampling: Sampling,
     *,
     keep_stops: str | None = None,
     tools: bool = False,
-    reasoning: str = "reasoning_content",
     template: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The body of a request. `keep_stops`: send stop texts, and this field, by which the server keeps them in its
-    output. `tools`: offer the tools of the context, and send reasoning back in the member `reasoning` of a message.
-    `template`: arguments for the chat template of the server, which fills it in for turns."""
+    """The body of a request to this path.
+
+    `keep_stops`: send stop texts, and this field, by which the server keeps them in its output. `tools`: offer the
+    tools of the context, and send reasoning back. `template`: arguments for the chat template of the server, which
+    fills it in for turns.
+    """
     body: dict[str, Any] = {
         "model": model,
         "max_tokens": sampling.max_tokens,
@@ -84,9 +77,9 @@ def request(
         "top_p": sampling.top_p,
         "stream": True,
         "return_token_ids": True,
-        "logprobs": True if mode is Mode.CHAT else 0,
+        "logprobs": True if path == CHAT else 0,
     }
-    if mode is Mode.TOKENS:
+    if path == COMPLETIONS:
         # Tags may be special tokens; here they are text.
         body |= {"prompt": context.token_ids, "skip_special_tokens": False, "spaces_between_special_tokens": False}
     else:
@@ -94,7 +87,7 @@ def request(
         body["stream_options"] = {"include_usage": True}
         body |= {"chat_template_kwargs": dict(template)} if template else {}
         if tools and context.tools:
-            messages = tool_calls.messages(context.turns, context.thoughts, reasoning)
+            messages = tool_calls.messages(context.turns, context.thoughts)
             body |= {"messages": messages, **tool_calls.offer(context.tools)}
     if sampling.seed is not None:
         body["seed"] = sampling.seed
@@ -119,17 +112,17 @@ class SupportedFields:
             fit.pop("stop", None)
         return fit
 
-    def learn(self, response: HttpResponse, sent: dict[str, Any], needed: Container[str] = ()) -> bool:
+    def learn(self, response: HttpResponse, sent: dict[str, Any]) -> bool:
         """Whether the server refused a request because of optional fields, which are left out from now on.
 
-        Fields in `needed` are not optional. A name that occurs in the prompt, too, may be a quotation, and is ignored.
+        A name that occurs in the prompt, too, may be a quotation, and is ignored.
         """
         if response.status not in (400, 403, 422):
             return False
         text, prompt = response.text, json.dumps(sent.get("messages", sent.get("prompt")))
         optional = OPTIONAL_FIELDS | {name for name, value in NEUTRAL_FIELDS.items() if sent.get(name) == value}
         named = {name for name in (*optional, "max_completion_tokens") if name in text and name not in prompt}
-        refused = {name for name in optional & named if name in sent and name not in needed}
+        refused = {name for name in optional & named if name in sent}
         # Only chats have the other name, and vLLM mentions both where a prompt and its reply are too long.
         may_be_renamed = {"max_tokens", "messages"} <= sent.keys() and not context_full(response)
         if "max_completion_tokens" in named and may_be_renamed:

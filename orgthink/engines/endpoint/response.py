@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from orgthink.engines.endpoint.tool_calls import Fragment, calls_text
+from orgthink.engines.endpoint.tool_calls import REASONING_MEMBERS, Fragment, calls_text
 from orgthink.engines.engine import Chunk, EngineError, FinishReason, StopFinder
 from orgthink.record.episode import Billed, Sampling, is_logprob
 from orgthink.util.errors import RequestRefused
@@ -57,8 +57,6 @@ class StreamEvent:
     """Its parts of native calls."""
     reasoning: str = ""
     """Reasoning that the server sends separately from the text."""
-    reasoning_member: str = ""
-    """Member of the message that holds the reasoning."""
 
 
 def event(data: str) -> StreamEvent:
@@ -78,9 +76,7 @@ def event(data: str) -> StreamEvent:
 def _with_choice(choice: dict[str, Any], counts: dict[str, Any]) -> StreamEvent:
     """The event of a choice: `delta` of a chat, or `text` of a completion. Raises errors of wrong types."""
     delta = choice.get("delta") or {}
-    text, reasoning, member = _content(delta)
-    refusal = delta.get("refusal")
-    text = _text(choice.get("text")) + text + (refusal if isinstance(refusal, str) else "")
+    text, reasoning = _text(choice.get("text")) + _text(delta.get("content")), _reasoning(delta)
     tokens, logprobs = _logprobs(choice.get("logprobs"))
     ids = choice.get("token_ids")
     if ids is not None and not all(type(i) is int and 0 <= i < 2**31 for i in ids):
@@ -93,7 +89,6 @@ def _with_choice(choice: dict[str, Any], counts: dict[str, Any]) -> StreamEvent:
         _finish_reason(choice),
         calls=tuple(map(_fragment, delta.get("tool_calls") or ())),
         reasoning=reasoning,
-        reasoning_member=member,
         **counts,
     )
 
@@ -146,32 +141,17 @@ def _status(sent: dict[str, Any]) -> int:
     return int(code) if re.fullmatch(r"[45]\d\d", code, re.ASCII) else 0
 
 
-def _content(delta: dict[str, Any]) -> tuple[str, str, str]:
-    """Text, reasoning, and the member that holds the reasoning. Mistral sends both as parts of the content."""
-    content = delta.get("content")
-    if isinstance(content, list):
-        text, within = _texts(content), "".join(_texts(part.get("thinking")) for part in content)
-    else:
-        text, within = _text(content), ""
-    for member in ("reasoning_content", "reasoning"):
-        if isinstance(found := delta.get(member), str) and found:
-            return text, _text(found), member
-    return text, within, ""
-
-
-def _texts(parts: Any) -> str:
-    """The text parts of a content."""
-    texts = [part.get("text") for part in parts if part.get("type") == "text"] if isinstance(parts, list) else []
-    return "".join(map(_text, texts))
+def _reasoning(delta: dict[str, Any]) -> str:
+    """Reasoning that the server sends separately from the text; servers that send it under both names repeat it."""
+    found = (delta.get(member) for member in REASONING_MEMBERS)
+    return next((_text(one) for one in found if one and isinstance(one, str)), "")
 
 
 def _fragment(call: dict[str, Any]) -> Fragment:
     function, index = call.get("function") or {}, call.get("index")
-    given = function.get("arguments") or ""
-    arguments = _text(given if isinstance(given, str) else json.dumps(given, ensure_ascii=False))
     if index is not None and type(index) is not int:
         raise TypeError("an index is not a number")
-    return Fragment(index, _text(call.get("id")) or None, _text(function.get("name")), arguments)
+    return Fragment(index, _text(call.get("id")) or None, _text(function.get("name")), _text(function.get("arguments")))
 
 
 def _finish_reason(choice: dict[str, Any]) -> FinishReason | None:
@@ -230,8 +210,6 @@ class Reader:
 
     def __init__(self, sampling: Sampling, tokenizer: Tokenizer | None) -> None:
         """`tokenizer` in `tokens` mode, where it decodes the ids."""
-        self.read = 0
-        """Pieces so far."""
         self._left, self._most, self._characters = sampling.max_tokens, sampling.max_tokens, 0
         self._pieces = tokenizer.pieces() if tokenizer else None
         self._stops = StopFinder(sampling.stop)
@@ -267,7 +245,6 @@ class Reader:
                 pieces, finish = pieces[: self._left], FinishReason.LENGTH
             self._left -= len(pieces)
         n = len(pieces)
-        self.read += n
         self._last_text = "".join(pieces) or self._last_text
         logprobs = event.logprobs if self._trusted else None
         return Chunk(pieces, ids and ids[:n], logprobs and logprobs[:n], finish, reasoning=event.reasoning)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from orgthink.engines.engine import Tools
@@ -21,14 +21,13 @@ from orgthink.grammar.toolcall import (
 )
 from orgthink.record.episode import Message
 
+REASONING_MEMBERS = ("reasoning_content", "reasoning")
+"""Members of a message for reasoning: of DeepSeek, SGLang and llama.cpp; of vLLM, OpenRouter and Ollama."""
+
 
 def offer(tools: Tools) -> dict[str, Any]:
     """Fields of a request that offer tools and allow parallel calls."""
     return {"tools": [{"type": "function", "function": dict(tool)} for tool in tools], "parallel_tool_calls": True}
-
-
-_NAME_CHARACTERS = 1_000
-"""Most characters of a tool's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,46 +39,29 @@ class Fragment:
     id: str | None
     """Id of the call, on its first fragment, if the server gives one."""
     name: str
-    """Name of the tool, or a part of it."""
+    """Name of the tool; later fragments repeat it or have none."""
     arguments: str
     """The next characters of the JSON arguments."""
 
 
-@dataclass(slots=True)
-class _Call:
-    """An incomplete call."""
-
-    id: str | None
-    name: str = ""
-    arguments: list[str] = field(default_factory=list)
-    """Its parts."""
-
-    def continued_by(self, fragment: Fragment) -> bool:
-        """Whether a fragment continues this call, the last one of its index. Servers that give no index, or the same
-        index to all calls, begin each call with a new id or name."""
-        if fragment.id is not None and self.id is not None:
-            return fragment.id == self.id
-        return fragment.index is not None or not fragment.name
-
-
 def calls_text(parts: Iterable[Fragment]) -> str:
-    """The text form of the calls. Invalid JSON stays as it is, so that the grammar reports the error."""
-    calls: list[_Call] = []
-    latest: dict[int | None, _Call] = {}  # by index; the latest of all under None
+    """The text form of the calls. Servers that give no index, or the same one to all calls, begin each call with a new
+    id. Invalid JSON stays as it is, so that the grammar reports the error."""
+    calls: list[list[Fragment]] = []
+    latest: dict[int | None, list[Fragment]] = {}
     for part in parts:
         call = latest.get(part.index)
-        if call is None or not call.continued_by(part):
-            calls.append(call := _Call(part.id))
-            latest[part.index] = latest[None] = call
-        if part.name != call.name:  # some servers repeat it
-            call.name = (call.name + part.name)[:_NAME_CHARACTERS]
-        call.arguments.append(part.arguments)
-    return "".join(_text(call) for call in calls)
+        if call is None or part.id not in (None, call[0].id):
+            calls.append(call := [])
+            latest[part.index] = call
+        call.append(part)
+    return "".join(map(_text, calls))
 
 
-def _text(call: _Call) -> str:
-    arguments = "".join(call.arguments).strip() or "{}"
-    text = f'{{"name": {json.dumps(call.name, ensure_ascii=False)}, "arguments": {arguments}}}'
+def _text(call: Sequence[Fragment]) -> str:
+    name = next((part.name for part in call if part.name), "")
+    arguments = "".join(part.arguments for part in call).strip() or "{}"
+    text = f'{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": {arguments}}}'
     read = read_call(text)
     if isinstance(read, ToolCall):
         return render_call(read)
@@ -88,12 +70,10 @@ def _text(call: _Call) -> str:
     return f"{CALL_TAGS[0]}\n{text}\n{CALL_TAGS[1]}\n"
 
 
-def messages(
-    turns: Sequence[Message], reasoning: Sequence[str] = (), member: str = "reasoning_content"
-) -> list[dict[str, Any]]:
+def messages(turns: Sequence[Message], reasoning: Sequence[str] = ()) -> list[dict[str, Any]]:
     """The messages of a request: calls and responses are native where they match one to one, else text.
 
-    The `reasoning` of the turns goes back in this member of their messages: DeepSeek refuses calls without it.
+    The `reasoning` of the turns goes back under both of its names: DeepSeek refuses calls without it.
     """
     sent: list[dict[str, Any]] = []
     calls = 0
@@ -107,7 +87,7 @@ def messages(
         calls += len(exchange[0]["tool_calls"]) if exchange else 0
         first, *others = exchange or [{"role": turn.role, "content": turn.content}]
         if thought:
-            first[member] = thought
+            first |= dict.fromkeys(REASONING_MEMBERS, thought)
         sent += [first, *others]
     return sent
 
