@@ -223,12 +223,14 @@ class HttpClient:
         return HttpResponse(status, bytes(body), retry_after(headers.get("retry-after")), headers.get("location"))
 
     async def wait(self, step: Awaitable[T]) -> T:
-        """The result of a step of a request, within the silence of the policy. Raises httpx2.ReadTimeout after it."""
+        """The result of a step of a request, within the silence of the policy. Raises the `failure`, which is not
+        repeated: another attempt would take as long."""
         try:
             async with asyncio.timeout(self._retry_policy.silence):
                 return await step
         except TimeoutError as error:
-            raise httpx2.ReadTimeout("") from error
+            silence = f"{self._retry_policy.silence:g} s"
+            raise self._failure(f"{self.name} did not continue its answer for {silence}") from error
 
     async def request(
         self,
@@ -316,8 +318,6 @@ class HttpClient:
         match error:
             case httpx2.ConnectError() | httpx2.ConnectTimeout():
                 return self._unreachable(f"no {self._what} at {self.name}: start one there, or use another URL")
-            case httpx2.TimeoutException():
-                return self._failure(f"{self.name} did not continue its answer for {self._retry_policy.silence:g} s")
             case _:
                 return self._failure(f"{self.name} broke off its answer: {reason(error)}")
 

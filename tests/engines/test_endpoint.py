@@ -103,7 +103,7 @@ async def cuts(exchange: Exchange) -> None:
     exchange.cut()
 
 
-@pytest.mark.parametrize("first", [answers(503, "loading"), answers(500), hangs(), cuts])
+@pytest.mark.parametrize("first", [answers(503, "loading"), answers(500), cuts])
 async def test_a_failure_before_the_first_token_is_tried_again(first: Play) -> None:
     async with loopback(first, first, says("fine")) as server:
         engine = await opened(server)

@@ -126,10 +126,10 @@ async def test_no_more_than_asked_for_is_taken() -> None:
     assert [passage.text for passage in passages] == ["one", "two"]
 
 
-@pytest.mark.parametrize("trouble", [says("busy", 503), says("later", 429, Retry_After="0"), says("x", 500), cut, hang])
+@pytest.mark.parametrize("trouble", [says("busy", 503), says("later", 429, Retry_After="0"), says("x", 500), cut])
 async def test_a_server_in_trouble_is_asked_again(trouble: Play) -> None:
     async with server(trouble, trouble, echo) as played:
-        client = RetrieverClient(played.url, retry_policy=HASTY if trouble is hang else QUICK)
+        client = RetrieverClient(played.url, retry_policy=QUICK)
         assert await client.retrieve(["a"], 1) == [[Passage("a", "text 0", 0.5)]]
     assert len(played.bodies) == 3
 
@@ -141,7 +141,7 @@ async def test_a_server_in_trouble_is_asked_again(trouble: Play) -> None:
         (says("x" * 9999, 422), "answered 422: x{300}$", 1),
         (says("later", 429, Retry_After="9999"), "answered 429", 1),
         (cut, "broke off its answer", 3),
-        (hang, r"did not continue its answer for 1 s", 3),
+        (hang, r"did not continue its answer for 1 s", 1),
         (says("<html>"), "sent an invalid result: '<html>'", 1),
         (says({"result": "no"}), "sent an invalid result", 1),
         (says({"result": [["no"]]}), "sent an invalid result", 1),

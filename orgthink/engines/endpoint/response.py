@@ -66,7 +66,7 @@ def event(data: str) -> StreamEvent:
         usage = sent.get("usage")
         counts = {"tokens": _count(usage, "completion_tokens"), "billed": _billed(usage)}
         if sent.get("error"):
-            failed = HttpResponse(_status(sent), data.encode("utf-8", "replace"))
+            failed = HttpResponse(500, data.encode("utf-8", "replace"))
             raise EngineError(f"the server failed: {failed.complaint}")
         return _with_choice(sent["choices"][0], counts) if sent.get("choices") else StreamEvent(**counts)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -97,10 +97,11 @@ def failure(data: str) -> HttpResponse | None:
     """A failure that the first event reports, as the response that it should have been; `None` without a status. Some
     servers answer 200 before they have begun."""
     try:
-        status = _status(json.loads(data))
-    except (ValueError, AttributeError, RecursionError):
+        code = str(json.loads(data)["error"]["code"])  # LiteLLM sends it as a text
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return HttpResponse(status, data.encode("utf-8", "replace")) if status else None
+    has_status = re.fullmatch(r"[45]\d\d", code, re.ASCII)
+    return HttpResponse(int(code), data.encode("utf-8", "replace")) if has_status else None
 
 
 def models(body: str) -> dict[str, int | None]:
@@ -132,13 +133,6 @@ def _count(counts: Any, name: str) -> int | None:
     """A count of tokens; `None` if there is no valid one."""
     found = counts.get(name) if isinstance(counts, dict) else None
     return found if type(found) is int and 0 <= found < 2**31 else None
-
-
-def _status(sent: dict[str, Any]) -> int:
-    """Status of the failure that an event reports; 0 without one. LiteLLM sends it as a text."""
-    error = sent.get("error")
-    code = str(error.get("code")) if isinstance(error, dict) else ""
-    return int(code) if re.fullmatch(r"[45]\d\d", code, re.ASCII) else 0
 
 
 def _reasoning(delta: dict[str, Any]) -> str:
