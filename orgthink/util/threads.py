@@ -32,7 +32,6 @@ _spares = False
 
 _under_way: set[Future[Any]] = set()
 
-
 WORKERS = min(32, (os.cpu_count() or 1) + 4)
 """Most threads that work for an event loop at once."""
 
