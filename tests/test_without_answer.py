@@ -14,6 +14,7 @@ import pytest
 from test_cli import SMALL, complaint, toy  # noqa: F401  # a fixture
 
 from orgthink.cli import _verb, main
+from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.record.folder import RunFolder
 from orgthink.util import http
 from orgthink.util.registry import COMMANDS
@@ -27,6 +28,28 @@ def test_a_word_that_is_no_command_leads_to_one(word: str, meant: str, capsys: p
     line = complaint(capsys)
     assert line.startswith(f"orgthink: unknown command '{word}': did you mean") and f"{meant}?" in line
     assert isinstance(_verb(meant.split()), COMMANDS[meant.split()[0]])
+
+
+def test_names_with_underscores_are_those_with_hyphens(toy):  # noqa: F811
+    made = _verb(
+        [
+            "eval",
+            "--task",
+            "countdown_small",
+            "--organizations",
+            "verifier_corrector",
+            "self_refine",
+            "--set",
+            "passes=4",
+        ]
+    )
+    plan = made.plan()
+    assert list(plan.organizations) == ["verifier-corrector", "self-refine"]
+    assert plan.organizations["verifier-corrector"].settings["passes"]
+    assert plan.made()
+    assert type(OrganizationSpec("verifier_corrector").named("old")) is type(
+        OrganizationSpec("verifier-corrector").named("a")
+    )
 
 
 def test_a_run_without_an_answer_says_why_and_fails(toy, capsys: pytest.CaptureFixture[str]):  # noqa: F811

@@ -180,7 +180,8 @@ def labelled(given: Any) -> dict[str, OrganizationSpec]:
 def _spec_of(thing: Any) -> OrganizationSpec:
     """The settings of an instance are the fields that differ from their defaults."""
     instance = is_dataclass(thing) and not isinstance(thing, type)
-    name = thing if isinstance(thing, str) else ORGANIZATIONS.add(type(thing) if instance else thing)
+    kind = type(thing) if instance else thing
+    name = (ORGANIZATIONS.spelling(thing) or thing) if isinstance(thing, str) else ORGANIZATIONS.add(kind)
     usual = {
         one.name: one.default if one.default_factory is MISSING else one.default_factory()
         for one in (fields(thing) if instance else ())

@@ -123,6 +123,7 @@ class Registry(Mapping[str, T], Generic[T]):
         """The object of a name; KeyError if it is unknown, UserError if it cannot be loaded."""
         if name not in self:
             raise KeyError(name)
+        name = self.spelling(name) or name
         if is_reference(name):
             if _REGISTERED_ONLY.get():
                 raise Untrusted(f"{self.kind} {name} refers to code that is not installed: it is run only with --trust")
@@ -132,8 +133,12 @@ class Registry(Mapping[str, T], Generic[T]):
         return self._loaded[name]
 
     def __contains__(self, name: object) -> bool:
-        known = (self._own, self._offered, self._loaded)
-        return isinstance(name, str) and (any(name in names for names in known) or is_reference(name))
+        return isinstance(name, str) and (self.spelling(name) is not None or is_reference(name))
+
+    def spelling(self, name: str) -> str | None:
+        """The registered form of a name: `verifier-corrector` was `verifier_corrector` before. `None` without one."""
+        forms = (name, name.replace("_", "-"))
+        return next((one for one in forms if one in self._own or one in self._offered or one in self._loaded), None)
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self._own, *self._offered])

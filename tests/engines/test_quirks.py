@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
-from loopback import Exchange, Play, Server, loopback, says
+from loopback import Exchange, Play, Server, loopback, says, sends
 from test_endpoint import PROBLEM, opened, read, run
 
 from orgthink.engines.engine import EngineError, FinishReason
@@ -62,6 +63,26 @@ async def test_thoughts_are_not_sent_again() -> None:
     episode, server = await run(("main process", first), left, ("</JOIN-1>", says("<ANSWER> 7 </ANSWER>")))
     assert episode.answer == "7" and "secret plan" in (episode.root.spans[1].reasoning or "")
     assert not any("secret plan" in json.dumps(exchange.body) for exchange in server.exchanges)
+
+
+def parts(*content: object) -> str:
+    return json.dumps({"choices": [{"index": 0, "delta": {"content": content}, "finish_reason": None}]})
+
+
+def thought(text: str) -> dict[str, Any]:
+    """A part of a content that is a thought, as Mistral sends it."""
+    return {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
+
+
+async def test_a_content_in_parts() -> None:
+    """Mistral's models that think send their thoughts as parts of the content; then text comes as ever, or in parts."""
+    said = [parts(thought("so ")), parts(thought("<ANSWER> 3 </ANSWER>"), {"type": "text", "text": "<ANSWER> "})]
+    other = {"type": "of another time", "text": "<ANSWER> 3 </ANSWER>"}
+    last = json.dumps({"choices": [{"delta": {"content": " </ANSWER>"}, "finish_reason": "stop"}]})
+    episode, _ = await solved(sends(*said, parts({"type": "text", "text": "7"}, other), last, "[DONE]"))
+    span = episode.root.spans[-1]
+    assert (span.text, span.reasoning) == ("<ANSWER> 7 </ANSWER>", "so <ANSWER> 3 </ANSWER>")
+    assert (episode.answer, episode.error) == ("7", None)
 
 
 # Stop texts.

@@ -76,7 +76,7 @@ def event(data: str) -> StreamEvent:
 def _with_choice(choice: dict[str, Any], counts: dict[str, Any]) -> StreamEvent:
     """The event of a choice: `delta` of a chat, or `text` of a completion. Raises errors of wrong types."""
     delta = choice.get("delta") or {}
-    text, reasoning = _text(choice.get("text")) + _text(delta.get("content")), _reasoning(delta)
+    text, reasoning = _text(choice.get("text")) + _content(delta.get("content")), _reasoning(delta)
     tokens, logprobs = _logprobs(choice.get("logprobs"))
     ids = choice.get("token_ids")
     if ids is not None and not all(type(i) is int and 0 <= i < 2**31 for i in ids):
@@ -135,10 +135,20 @@ def _count(counts: Any, name: str) -> int | None:
     return found if type(found) is int and 0 <= found < 2**31 else None
 
 
+def _content(content: Any) -> str:
+    """The text of a content. Mistral sends it in parts: `{"type": "text", "text": "…"}`."""
+    if not isinstance(content, list):
+        return _text(content)
+    return "".join(_text(part.get("text")) for part in content if part.get("type") == "text")
+
+
 def _reasoning(delta: dict[str, Any]) -> str:
-    """Reasoning that the server sends separately from the text; servers that send it under both names repeat it."""
-    found = (delta.get(member) for member in REASONING_MEMBERS)
-    return next((_text(one) for one in found if one and isinstance(one, str)), "")
+    """Reasoning that the server sends separately from the text; servers that send it under both names repeat it.
+    Mistral sends it in parts of the content: `{"type": "thinking", "thinking": […]}`."""
+    content, found = delta.get("content"), (delta.get(member) for member in REASONING_MEMBERS)
+    parts = content if isinstance(content, list) else ()
+    within = "".join(_content(part.get("thinking")) for part in parts)
+    return next((_text(one) for one in found if one and isinstance(one, str)), within)
 
 
 def _fragment(call: dict[str, Any]) -> Fragment:
