@@ -8,7 +8,6 @@ longer than the right one. Numbers are compared here, exactly; only formulas go 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Hashable
 from fractions import Fraction
 from typing import NamedTuple
@@ -42,9 +41,9 @@ _LABEL = re.compile(r"(?:the )?(?:final )?(?:answer|result) ?(?:is\b ?:?|[:=]) ?
 
 _THOUSANDS = re.compile(r"([+-]?\d{1,3})((?:,\d{3})+|(?: \d{3})+)(\.\d+)?(?=\D|$)", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d{1,60}\.?\d{0,60}|\.\d{1,60})", re.ASCII)
-_RATIO = re.compile(r"([+-]?)(?:(\d{1,30})[ ]?(?=\\| ))?(?:\\frac\{(-?\d{1,30})\}\{(-?\d{1,30})\})", re.ASCII)
+_RATIO = re.compile(r"([+-]?)(?:(\d{1,30}) ?)?\\frac\{(-?\d{1,30})\}\{(-?0{0,30}[1-9]\d{0,29})\}", re.ASCII)
 _REPEATING = re.compile(r"([+-]?)(\d{0,30})\.(\d{0,30})\\overline\{(\d{1,30})\}", re.ASCII)
-_POWER = re.compile(r"([+-]?)(?:(\d+(?:\.\d+)?)(?:\\times|\\cdot|\*) ?)?(\d{1,3})\^\{(-?\d{1,2})\}", re.ASCII)
+_POWER = re.compile(r"([+-]?)(?:(\d+(?:\.\d+)?)(?:\\times|\\cdot|\*) ?)?([1-9]\d{0,2})\^\{(-?\d{1,2})\}", re.ASCII)
 
 _UNITS = {
     "millimeter": "mm", "centimeter": "cm", "meter": "m", "kilometer": "km", "inch": "in", "inche": "in", "foot": "ft",
@@ -53,28 +52,25 @@ _UNITS = {
     "year": "yr", "liter": "l", "milliliter": "ml", "degree": "deg", "radian": "rad", "dollar": "dollar",
     "cent": "cent",
     "unit": "", "way": "", "people": "", "time": "", "mph": "mph", "th": "", "st": "", "nd": "", "rd": "",
+    "percent": "percent", "sq": "square", "2": "square", "3": "cubic",
 }  # fmt: skip
-"""Names of units without a plural's `s`, and their short forms."""
-_COUNTED = re.compile(
-    r"(?P<value>.*[\d)}]|.*\\pi|\d*[a-z](?= )) ?(?P<unit>[A-Za-z][A-Za-z ./]*)(?:\^\{(?P<power>[23])\})?"
-)
-_WORD_POWERS = {"square": "2", "sq": "2", "cubic": "3"}
+"""Names of units without a plural's `s`, and their short forms; `2` and `3` are powers."""
+_COUNTED = re.compile(r"(?P<value>.*[\d)}]|.*\\pi|\d*[a-z](?= )) ?(?P<unit>[A-Za-z][A-Za-z ./]*)(?P<power>\^\{[23]\})?")
+_MARKS = {r"(?:^|(?<=^-))\\\$": "dollar", r"\\?%$": "percent", r"\^(?:\\circ|\{\\circ\})$": "deg"}
+"""Units that are signs."""
 _NOT_COUNTED = re.compile(
     r"hundred|thousand|\w*illion|dozen|hal(?:f|ves)|third|quarter|point|squared|cubed|or|and|not|[a-z]*th|min?us|plus|less"
 )
 
 _OPEN = re.compile(
     r"\\(?:i+nt|oint|sum|prod|lim|[dt]?binom|choose|gcd|lcm|det|max|min|[bp]?mod|lfloor|lceil|partial)(?![A-Za-z])"
-    r"|!|'|\\frac\{\\?d|\\end\{\w+\}[)\]]*\^|\\(?:sin|log|approx\w*|to)(?![A-Za-z])"
+    r"|!|'|\\frac\{\\?d|\\end\{\w+\}[)\]]*\^|\\(?:approx\w*|to)(?![A-Za-z])"
+    r"|(?P<function>\\(?:sin|cos|tan|cot|sec|csc|log|ln|lg)(?![A-Za-z]))"
 )
-"""Operations that must not be left to do, unless the right result has them."""
-_ALIKE = re.compile(r"\\(?:(?P<sin>cos|tan|cot|sec|csc)|ln|lg)(?![A-Za-z])")
-"""Functions that may stand for `\\sin` or `\\log`."""
+"""Operations that must not be left to do, unless the right result has them; of functions, any one."""
 _OPERATION = re.compile(r"[-+*/^<>]|\\(?:le|ge|frac|sqrt|cdot|times|div|pm)(?![A-Za-z])")
 _FUNCTION = re.compile(r"(?<!\\)(?<!\\arc)(?:sin|cos|tan|cot|sec|csc|ln|log|exp)")
 """A function without its backslash: math-verify reads it as a product of letters."""
-_ROUNDED = re.compile(r"\.\d{10}")
-"""math-verify compares so many digits: a decimal number of so many digits is taken for an irrational one."""
 _VARIABLE = re.compile(
     r"[A-Za-z](?:_\{?\w+\}?|'|\([a-z\d]\))?|\\(?:theta|alpha|beta|lambda|angle [A-Z]+|angle)|[A-Z]{2,3}"
     r"|\([a-z\\]+(?:,[a-z\\]+)+\)"
@@ -130,80 +126,79 @@ def literal(text: str) -> Fraction | None:
     text = re.sub(r"^\(?(-?\d+)\)?$", r"\1", text)
     if found := _THOUSANDS.fullmatch(text):
         text = re.sub("[, ]", "", text)
-    try:
-        if _NUMBER.fullmatch(text):
-            return Fraction(text)
-        if found := _RATIO.fullmatch(text):
-            value = int(found[2] or 0) + Fraction(int(found[3]), int(found[4]))
-        elif found := _REPEATING.fullmatch(text):
-            before, length = Fraction(f"{found[2] or 0}.{found[3] or 0}"), len(found[4])
-            value = before + Fraction(int(found[4]), (10**length - 1) * 10 ** len(found[3]))
-        elif found := _POWER.fullmatch(text):
-            value = Fraction(found[2] or 1) * Fraction(int(found[3])) ** int(found[4])
-        else:
-            return None
-    except ZeroDivisionError:
+    if _NUMBER.fullmatch(text):
+        return Fraction(text)
+    if found := _RATIO.fullmatch(text):
+        value = int(found[2] or 0) + Fraction(int(found[3]), int(found[4]))
+    elif found := _REPEATING.fullmatch(text):
+        before, length = Fraction(f"{found[2] or 0}.{found[3] or 0}"), len(found[4])
+        value = before + Fraction(int(found[4]), (10**length - 1) * 10 ** len(found[3]))
+    elif found := _POWER.fullmatch(text):
+        value = Fraction(found[2] or 1) * Fraction(int(found[3])) ** int(found[4])
+    else:
         return None
     return -value if found[1] == "-" else value
 
 
 def results(
     text: str, question: str, names: re.Pattern[str] = _NAME, equal: Callable[[str, str], bool] | None = None
-) -> list[Result] | None:
-    """The values of an extracted answer; `None` if a part of it has none, or two that differ."""
-    if literal(_counted(text, question)[0]) is not None:
-        return [Result("", *_counted(text, question))]
+) -> list[Result]:
+    """The values of an extracted answer. Coordinates with names, `x=1, y=2`, are one: a tuple."""
+    if literal((whole := _counted(text, question)).value) is not None:
+        return [whole]
     if text.startswith("\\{") and text.endswith("\\}"):
         text = text[2:-2]
     if text.count("\\pm") == 1:
         text = ",".join(re.sub(r"\\pm ?", sign, text) for sign in "+-")
     found = [_result(part, question, names, equal or _equal) for part in _split(text)]
-    return None if None in found else [one for one in found if one is not None]
+    coordinates = sorted({one.name for one in found} - {""})
+    if len(coordinates) == len(found) > 1:
+        return [_joined(sorted(found))._replace(name=f"({','.join(coordinates)})")]
+    return found
+
+
+def _joined(parts: list[Result]) -> Result:
+    """Several parts as one tuple."""
+    return Result("", f"({','.join(f'{part.value} {part.unit}'.strip() for part in parts)})", "")
 
 
 def _split(text: str) -> list[str]:
-    """The parts of a text between separators that no bracket encloses."""
+    """The parts of a text between separators that no bracket encloses; none if brackets are not paired."""
     parts, depth, start = list[str](), 0, 0
     for found in re.finditer(rf"[(\[{{]|[)\]}}]|{_SEPARATOR.pattern}", text):
         depth += (found[0] in "([{") - (found[0] in ")]}")
+        if depth < 0:
+            return []
         if depth == 0 and _SEPARATOR.fullmatch(found[0]):
             parts.append(text[start : found.start()].strip())
             start = found.end()
-    return [*parts, text[start:].strip()]
+    return [*parts, text[start:].strip()] if depth == 0 else []
 
 
-def _result(text: str, question: str, names: re.Pattern[str], equal: Callable[[str, str], bool]) -> Result | None:
-    """The value of a part. In `m+n = 110+3 = 113` all sides but the name must be equal."""
+def _result(text: str, question: str, names: re.Pattern[str], equal: Callable[[str, str], bool]) -> Result:
+    """The value of a part. In `m+n = 110+3 = 113` all sides but the name must be equal; else it is an equation."""
     sides = [side.strip() for side in re.split(r"(?<![<>!:])=(?!=)", text)]
     named = [side for side in sides if names.fullmatch(side) and not _FUNCTION.search(side)] if len(sides) > 1 else []
     values = [_counted(side, question) for side in sides if side not in named]
-    letters = [side for side in named if len(side) == 1]
-    if not values or not all(sides) or any(letter in value for letter in letters for value, _ in values):
-        return None
-    value, unit = values[-1]
-    if len(sides) - len(named) != len(values) or any(not equal(one, value) for one, _ in values[:-1]):
-        return Result("", text, "") if names is _VARIABLE else None
-    return Result(named[0] if named else "", value, unit)
+    used = any(len(side) == 1 and side in one.value for side in named for one in values)
+    if used or not values or not all(sides) or not all(equal(one.value, values[-1].value) for one in values[:-1]):
+        return Result("", text, "")
+    return values[-1]._replace(name=named[0].replace("f(x)", "y") if named else "")
 
 
-def _counted(text: str, question: str) -> tuple[str, str]:
+def _counted(text: str, question: str) -> Result:
     r"""Value and unit of `5 cm`, `\$5`, `50\%`, `90^\circ` or `12 apples`, if the question speaks of apples."""
-    if text.lstrip("-").startswith("\\$"):
-        return text.replace("\\$", "", 1).strip(), "dollar"
-    for mark, unit in (("\\%", "percent"), ("%", "percent"), ("^\\circ", "deg"), ("^{\\circ}", "deg")):
-        if text.endswith(mark):
-            return text.removesuffix(mark).strip(), unit
+    for sign, unit in _MARKS.items():
+        if re.search(sign, text):
+            return Result("", re.sub(sign, "", text).strip(), unit)
     found = _COUNTED.fullmatch(text)
-    if found is None:
-        return text, ""
-    words, power = re.findall("[a-z]+", found["unit"].lower()), found["power"] or ""
-    power = power or next((_WORD_POWERS[word] for word in words if word in _WORD_POWERS), "")
-    words = [word for word in words if word not in _WORD_POWERS]
-    letter = len(found["unit"]) == 1 and not re.search(r"\d [a-z]$", text)
-    if letter or not all(_is_counted(word, question) for word in words):
-        return text, ""
-    short = (_UNITS.get(word.removesuffix("s"), word.removesuffix("s")) for word in words)
-    return found["value"].strip(), (" ".join(short) + power).strip()
+    if found is None or (len(found["unit"]) == 1 and not re.search(r"\d [a-z]$", text)):
+        return Result("", text, "")
+    words = re.findall("[a-z]+|[23]", found["unit"].lower() + (found["power"] or ""))
+    if not all(_is_counted(word, question) for word in words):
+        return Result("", text, "")
+    short = sorted(_UNITS.get(word.removesuffix("s"), word.removesuffix("s")) for word in words)
+    return Result("", found["value"].strip(), " ".join(short).strip())
 
 
 def _is_counted(word: str, question: str) -> bool:
@@ -220,83 +215,47 @@ def _is_counted(word: str, question: str) -> bool:
 def is_same(right: str, offered: str, question: str = "") -> bool:
     """Whether an offered result is finished and equals the right one. False if that is undecided."""
     right, offered, question = extract(right), extract(offered), question[:_QUESTION]
-    if not offered or max(len(right), len(offered)) > LONGEST or not _closed(offered):
+    if not offered or max(len(right), len(offered)) > LONGEST:
         return False
     if right == offered:
         return True
     ours = results(right, f"{question} {right}", _VARIABLE)
-    equation = ours is not None and any("=" in one.value for one in ours)
+    equation = any("=" in one.value for one in ours)
     theirs = results(offered, f"{question} {right}", _VARIABLE if equation else _NAME)
-    if ours is None or theirs is None:
+    names = " ".join(one.name for one in ours + theirs)
+    if len(ours) != len(theirs) and _ORDERED.search(f"{question} {names}"):
+        ours, theirs = ([_joined(parts)] if len(parts) > 1 else parts for parts in (ours, theirs))
+    formulas = sum(literal(one.value) is None for one in ours)
+    if not ours or len(ours) != len(theirs) or (len(ours) > 1 and formulas > _COMPARED):
         return False
-    if _is_point(ours) or _is_point(theirs) or (len(ours) != len(theirs) and _ORDERED.search(question)):
-        ours, theirs = (sorted(parts) if _is_point(parts) else _coordinates(parts) for parts in (ours, theirs))
-        pairs = zip(ours, theirs, strict=False)
-        return len(ours) == len(theirs) and all(_same(one, other, question) for one, other in pairs)
-    if len(ours) != len(theirs) or (len(ours) > 1 and sum(literal(one.value) is None for one in ours) > _COMPARED):
-        return False
-    left = list(theirs)
-    for one in ours:
-        like = next((other for other in left if _same(one, other, question)), None)
-        if like is None:
-            return False
-        left.remove(like)
-    return True
+    found = all(any(_same(one, other, question) for other in theirs) for one in ours)
+    return found and all(any(_same(one, other, question) for one in ours) for other in theirs)
 
 
-def _is_point(parts: list[Result]) -> bool:
-    """Whether the parts are coordinates with names: `x=1, y=2`."""
-    return len({part.name for part in parts} - {""}) == len(parts) > 1
-
-
-def _coordinates(parts: list[Result]) -> list[Result]:
-    """The parts of one tuple in brackets; several parts as they are."""
-    return (
-        [Result("", one, "") for one in _tuple(parts[0].value)]
-        if len(parts) == 1 and parts[0].value[:1] == "("
-        else parts
-    )
-
-
-def _tuple(text: str) -> list[str]:
-    """The parts of a tuple or interval; empty for another text."""
-    if text[:1] not in ("(", "[") or text[-1:] not in (")", "]"):
-        return []
-    parts = _split(text[1:-1])
-    paired = all(re.fullmatch(r"[^()\[\]]*(?:[(\[][^()\[\]]*[)\]][^()\[\]]*)*", part) for part in parts)
-    return parts if len(parts) > 1 and paired else []
+def _tuple(text: str, question: str) -> list[Result]:
+    """The parts of a tuple or interval; none of another text."""
+    parts = _split(text[1:-1]) if text[:1] in ("(", "[") and text[-1:] in (")", "]") else []
+    return [_counted(part, question) for part in parts] if len(parts) > 1 else []
 
 
 def _same(right: Result, offered: Result, question: str) -> bool:
-    names = {right.name.replace("f(x)", "y"), offered.name.replace("f(x)", "y")} - {""}
-    if len(names) > 1 and right.name:
+    if right.name and offered.name not in ("", right.name):
         return False
-    ours, theirs = literal(right.value), literal(offered.value)
-    if "percent" in (right.unit, offered.unit) and ours is not None and theirs is not None:
-        return _same_percent(ours, theirs, right.unit, offered.unit)
     if right.unit and offered.unit and right.unit != offered.unit:
         return False
-    if (inner := _tuple(right.value)) and (other := _tuple(offered.value)):
-        brackets = [text[0] + text[-1] for text in (right.value, offered.value)]
+    ours, theirs = literal(right.value), literal(offered.value)
+    mixed = "percent" in (right.unit, offered.unit) and right.unit != offered.unit
+    if mixed and ours is not None and theirs is not None:  # of 50 % equal are 50 and 0.5, of 0.5 only 50 %
+        plain, percent = (theirs, ours) if right.unit else (ours, theirs)
+        return 100 * plain == percent or (plain == percent and (right.unit == "percent" or abs(plain) > 1))
+    inner, other = _tuple(right.value, question), _tuple(offered.value, question)
+    if inner and other:
+        brackets = {one.value[0] + one.value[-1] for one in (right, offered)}
         pairs = zip(inner, other, strict=False)
-        return (
-            len({*brackets}) == 1
-            and len(inner) == len(other)
-            and all(
-                _same(Result("", *_counted(one, question)), Result("", *_counted(two, question)), question)
-                for one, two in pairs
-            )
-        )
-    if bool(inner) != bool(_tuple(offered.value)) and not re.search(r"[<>]|\\[lg]e|\\in", right.value + offered.value):
+        return len(brackets) == 1 and len(inner) == len(other) and all(_same(*pair, question) for pair in pairs)
+    if bool(inner) != bool(other) and not re.search(r"[<>]|\\[lg]e|\\in", right.value + offered.value):
         return False
     return _is_finished(right.value, offered.value, question) and _equal(right.value, offered.value)
-
-
-def _same_percent(right: Fraction, offered: Fraction, ours: str, theirs: str) -> bool:
-    """Of 50 % equal are 50 and 0.5."""
-    if ours == theirs or (ours == "" and abs(right) > 1 and right == offered):
-        return right == offered
-    return right in (offered, offered * 100) if ours == "percent" else right * 100 == offered
 
 
 def _equal(right: str, offered: str) -> bool:
@@ -304,15 +263,11 @@ def _equal(right: str, offered: str) -> bool:
     ours, theirs = literal(right), literal(offered)
     if ours is not None and theirs is not None:
         return ours == theirs
-    if right == offered:
-        return True
-    if any(re.fullmatch(r"[A-Za-z][A-Za-z' .-]{2,}|no", text) for text in (right, offered)):
+    if right == offered or any(re.fullmatch(r"[A-Za-z][A-Za-z' .-]{2,}|no", text) for text in (right, offered)):
         return right.casefold() == offered.casefold()
     if any(
         _FUNCTION.search(re.sub(r"\\[A-Za-z]+", "", text)) or re.search(r":|[\d)]_", text) for text in (right, offered)
     ):
-        return False
-    if _ROUNDED.search(offered) and not _ROUNDED.search(right):
         return False
     if ("=" in right) != ("=" in offered):
         return False
@@ -326,7 +281,7 @@ def _is_finished(right: str, offered: str, question: str) -> bool:
         return True
     if literal(right) is not None and literal(offered) is None:
         return False
-    left, had = ({*_OPEN.findall(_ALIKE.sub(_like, text))} for text in (offered, right))
+    left, had = ({found.lastgroup or found[0] for found in _OPEN.finditer(text)} for text in (offered, right))
     operations = len(_OPERATION.findall(offered))
     many = operations > 2 * len(_OPERATION.findall(right)) + 2 or offered.count("\\begin") > right.count("\\begin")
     if left - had or many:
@@ -341,10 +296,6 @@ def _is_finished(right: str, offered: str, question: str) -> bool:
     return not operations or form == _form(right) or not (copied or within)
 
 
-def _like(found: re.Match[str]) -> str:
-    return "\\sin" if found["sin"] else "\\log"
-
-
 def _form(text: str) -> list[str]:
     """The numbers, letters and signs of a formula in no order, without brackets and factors of 1."""
     text = re.sub(r"\\(?:frac|div)|:", "/", re.sub(r"\\(?:cdot|times)", "", re.sub(r"\.0+(?!\d)", "", text)))
@@ -352,23 +303,18 @@ def _form(text: str) -> list[str]:
     return sorted(part for part in parts if part and part not in "+*^{}()[]1")
 
 
-def _closed(text: str) -> bool:
-    """Whether all braces are paired; math-verify accepts any."""
-    depth = 0
-    for mark in re.sub(r"\\[{}]", "", text):
-        depth += (mark == "{") - (mark == "}")
-        if depth < 0:
-            return False
-    return depth == 0
-
-
 def normal_form(answer: str, question: str = "") -> Hashable:
     """What votes compare of an answer: values without names and units, numbers exactly, in no order."""
     text = extract(answer)
     spoken = _plain(question[:_QUESTION])
-    found = results(text, spoken, equal=str.__eq__) if len(text) <= LONGEST else None  # votes never ask math-verify
-    if not found:
-        return text
-    exact = [(literal(one.value), re.sub(r"\s", "", one.value)) for one in found]
-    values = [text if value is None else value for value, text in exact]
-    return values[0] if len(values) == 1 else frozenset(Counter(values).items())
+    found = results(text, spoken, equal=str.__eq__) if len(text) <= LONGEST else []  # votes never ask math-verify
+    values = sorted((_exact(one.value, spoken) for one in found), key=str)
+    return tuple(values) if len(values) > 1 else values[0] if values else text
+
+
+def _exact(value: str, question: str) -> Hashable:
+    """A number, the parts of a tuple with its brackets, or the text of a formula."""
+    if inner := _tuple(value, question):
+        return value[0], *(_exact(one.value, question) for one in inner), value[-1]
+    number = literal(value)
+    return value if number is None else number

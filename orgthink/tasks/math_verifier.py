@@ -21,19 +21,16 @@ PROCESS = IsolatedProcess(__name__)
 
 
 @cache
-def require_math_verify() -> None:
-    """UserError without math-verify. Checked before the first request."""
+def require_math_verify(error: type[Exception] = UserError) -> None:
+    """An error without math-verify. Checked before the first request."""
     if find_spec("math_verify") is None:
-        raise UserError(f"grading mathematics needs math-verify: {pip_install('math')}")
+        raise error(f"grading mathematics needs math-verify: {pip_install('math')}")
 
 
 def is_same(right: str, offered: str) -> bool:
     """Whether two results in LaTeX are equal; false if that is undecided. ToolError without math-verify, or with one
     that does not start: the answer can be graded later."""
-    try:
-        require_math_verify()
-    except UserError as error:
-        raise ToolError(str(error)) from error
+    require_math_verify(ToolError)
     try:
         return _decided(right, offered)
     except ProcessEnded:  # wrong, but not cached: the process may have been ended for another reason
@@ -78,23 +75,18 @@ def _serve() -> None:
     serve(answer, begin=lambda: compare(["1", "x + 1"]))  # imports what the first question needs, without a limit
 
 
-_CLOSE = 1e-9
-"""Of two values with decimal fractions, as a share of the larger one: what math-verify compares of them."""
-
-
 def _differ(one: Any, other: Any) -> bool:
-    """Whether two formulas that math-verify takes for equal are not: it ignores differences below 1e-30. Their values
-    at whole numbers are compared once more."""
-    from sympy import Expr, Float, prime
+    """Whether two formulas that math-verify takes for equal are not: it ignores differences below 1e-30, and rounds
+    decimal fractions. Their values at whole numbers are compared once more, exactly."""
+    from sympy import Expr, Float, Rational, prime
 
     if not (isinstance(one, Expr) and isinstance(other, Expr)):
         return False
     variables = sorted(one.free_symbols | other.free_symbols, key=str)
-    point = {variable: prime(5 + place) for place, variable in enumerate(variables)}
-    values: list[Any] = [formula.subs(point).doit() for formula in (one, other)]
-    difference = (values[0] - values[1]).evalf()
-    if any(value.has(Float) for value in values):
-        return bool(abs(difference) > _CLOSE * max(abs(value.evalf()) for value in values))
+    point: dict[Any, Any] = {variable: prime(5 + place) for place, variable in enumerate(variables)}
+    decimals = {number: Rational(str(number)) for number in one.atoms(Float) | other.atoms(Float)}
+    left, right = (formula.xreplace(decimals | point).doit() for formula in (one, other))
+    difference = (left - right).evalf()
     return any(part.is_Float and part._prec > 1 for part in difference.as_real_imag())  # 1: no digit is known of it
 
 

@@ -1,6 +1,6 @@
 """A separate process that answers questions, with limits of time and memory: for libraries that may hang on a text.
 
-The process says that it is ready, then reads a JSON line for each question and writes one for each answer. A question
+The process sends a message when it is ready, then receives a question in JSON and sends its answer in JSON. A question
 that exceeds its limit or is interrupted ends the process; the next question starts a new one. The process inherits no
 secrets.
 """
@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
 from orgthink.util.errors import ToolError
@@ -26,12 +27,8 @@ MEMORY = 2 << 30
 LONGEST_WAIT = 600
 """Seconds of wall clock for one question: far more than its limits of processor time allow."""
 
-_READY = "orgthink.util.isolated: ready"
-"""The line before the first answer. Libraries may print other lines before it."""
 _TAIL = 4096
-"""Bytes that are read from the end of the standard error of a process that did not start."""
-_DYING = 5
-"""Seconds to wait for the exit code of a process that has closed its output."""
+"""Characters that are read from the end of the standard error of a process that did not start."""
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR")
 
 
@@ -45,8 +42,10 @@ class IsolatedProcess:
     def __init__(self, module: str) -> None:
         self._module = module
         self._lock = threading.Lock()
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         """The running process; `None` without one."""
+        self.pipe: Any = None
+        """Our end of its standard input, which is a socket. What it prints is lost."""
         self._owner = 0
 
     def ask(self, question: Any) -> Any:
@@ -58,12 +57,7 @@ class IsolatedProcess:
             forked = self._owner != os.getpid()  # two programs that share a process would mix up its answers
             if self.process is None or forked or self.process.poll() is not None:
                 self._start()
-            line, code = self._exchange(json.dumps(question) + "\n")
-        if line:
-            return json.loads(line)
-        if code == -signal.SIGPROF:
-            return None
-        raise ProcessEnded(f"a question ended {self._module}: {_ending(code)}")
+            return self._exchange(json.dumps(question))
 
     def _start(self) -> None:
         """Start the process and wait until it is ready. ToolError, with its last line of output, if it fails.
@@ -72,63 +66,54 @@ class IsolatedProcess:
         """
         found = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
-        with tempfile.TemporaryFile() as stderr:
+        self.pipe, theirs = Pipe()
+        with theirs, tempfile.TemporaryFile() as stderr:
             try:
                 self.process = subprocess.Popen(
                     [sys.executable, "-P", "-W", "ignore", "-m", self._module],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
                     stderr=stderr,
-                    text=True,
                     start_new_session=True,
                     env={**found, "PYTHONPATH": path, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"},
                 )
-                self._owner, line, code = os.getpid(), "\n", 0
-                while line and line.strip() != _READY:
-                    line, code = self._exchange()
+                theirs.close()  # the end of the process must be the end of the pipe
+                self._owner = os.getpid()
+                self._exchange()
             except (OSError, ProcessEnded) as error:
-                raise ToolError(f"{self._module} does not start: {reason(error)}") from error
-            if line:
-                return
-            stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - _TAIL))
-            lines = stderr.read().decode(errors="replace").split("\n")
-        last = next(filter(str.strip, reversed(lines)), "no output")
-        raise ToolError(f"{self._module} does not start: {excerpt(last)} ({_ending(code)})")
+                stderr.seek(0)
+                lines = stderr.read().decode(errors="replace")[-_TAIL:].split("\n")
+                last = next(filter(str.strip, reversed(lines)), "no output")
+                raise ToolError(f"{self._module} does not start: {excerpt(last)} ({reason(error)})") from error
 
-    def _exchange(self, question: str = "") -> tuple[str, int]:
-        """Write a question and read a line; without a line the exit code of the process.
+    def _exchange(self, question: str = "") -> Any:
+        """Send a question and receive its answer; without a question the message that the process is ready.
 
-        ProcessEnded after `LONGEST_WAIT`. Whatever interrupts it ends the process: a late answer must not become the
-        answer to the next question.
+        Whatever interrupts it ends the process: a late answer must not become the answer to the next question.
         """
-        process: Any = self.process
-        late, line = threading.Event(), ""
-        watch = threading.Timer(LONGEST_WAIT, lambda: (late.set(), process.kill()))
-        watch.start()
+        ended = f"gave no answer for {LONGEST_WAIT} s"
         try:
-            with suppress(BrokenPipeError):
-                process.stdin.write(question)
-                process.stdin.flush()
-                line = process.stdout.readline()
+            if question:
+                self.pipe.send_bytes(question.encode())
+            if self.pipe.poll(LONGEST_WAIT):
+                return json.loads(self.pipe.recv_bytes())
+            self._end()
+        except (EOFError, OSError):
+            code = self._end()
+            if question and code == -signal.SIGPROF:
+                return None
+            ended = f"ended: {_ending(code)}"
         except BaseException:
-            self._end(0)
+            self._end()
             raise
-        finally:
-            watch.cancel()
-        code = 0 if line and not late.is_set() else self._end(_DYING)
-        if late.is_set():
-            raise ProcessEnded(f"{self._module} gave no answer for {LONGEST_WAIT} s")
-        return line, code
+        raise ProcessEnded(f"{self._module} {ended}")
 
-    def _end(self, patience: float) -> int:
-        """Kill the process if it does not end by itself within `patience` seconds. Returns its exit code."""
+    def _end(self) -> int:
+        """Kill the process, unless it has ended by itself. Returns its exit code."""
         process: Any = self.process
         self.process = None
-        try:
-            return process.wait(patience)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return process.wait()
+        process.kill()
+        return process.wait()
 
 
 def _ending(code: int) -> str:
@@ -151,13 +136,11 @@ def serve(answer: Callable[[Any], Any], begin: Callable[[], object] = lambda: No
     """In the process: call `begin`, say that it is ready, then answer questions. Output of libraries is lost."""
     import resource
 
-    out, nowhere = os.fdopen(os.dup(1), "w"), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     begin()
-    os.dup2(nowhere, 2)
-    out.write(f"\n{_READY}\n")
-    out.flush()
-    for line in sys.stdin:
-        out.write(json.dumps(answer(json.loads(line))) + "\n")
-        out.flush()
+    os.dup2(1, 2)  # from now on errors are lost, too
+    pipe, message = Connection(os.dup(0)), "ready"
+    with suppress(EOFError):  # the other program has ended
+        while True:
+            pipe.send_bytes(json.dumps(message).encode())
+            message = answer(json.loads(pipe.recv_bytes()))
