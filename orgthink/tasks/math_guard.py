@@ -19,8 +19,6 @@ LONGEST = 300
 """Most characters of a result; a longer text is wrong."""
 _QUESTION = 5000
 """Characters of a question in which a copied formula is looked for."""
-_COMPARED = 4
-"""Most parts of a result that are compared as formulas: each comparison may take seconds."""
 
 _SPELLED = {
     "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "÷": r"\div ", "π": r"\pi ", "√": r"\sqrt ", "∞": r"\infty ",
@@ -55,7 +53,9 @@ _UNITS = {
     "percent": "percent", "sq": "square", "2": "square", "3": "cubic",
 }  # fmt: skip
 """Names of units without a plural's `s`, and their short forms; `2` and `3` are powers."""
-_COUNTED = re.compile(r"(?P<value>.*[\d)}]|.*\\pi|\d*[a-z](?= )) ?(?P<unit>[A-Za-z][A-Za-z ./]*)(?P<power>\^\{[23]\})?")
+_COUNTED = re.compile(
+    r"(?P<value>.*[\d)}]|.*\\pi|\d*[a-z](?= )) ?(?P<unit>[A-Za-z][A-Za-z ./]+(?:\^\{[23]\})?|(?<=\d )[a-z])"
+)
 _MARKS = {r"(?:^|(?<=^-))\\\$": "dollar", r"\\?%$": "percent", r"\^(?:\\circ|\{\\circ\})$": "deg"}
 """Units that are signs."""
 _NOT_COUNTED = re.compile(
@@ -143,7 +143,7 @@ def literal(text: str) -> Fraction | None:
 def results(
     text: str, question: str, names: re.Pattern[str] = _NAME, equal: Callable[[str, str], bool] | None = None
 ) -> list[Result]:
-    """The values of an extracted answer. Coordinates with names, `x=1, y=2`, are one: a tuple."""
+    """The values of an extracted answer; none if brackets are not paired. `x=1, y=2` is one value, a tuple."""
     if literal((whole := _counted(text, question)).value) is not None:
         return [whole]
     if text.startswith("\\{") and text.endswith("\\}"):
@@ -176,7 +176,7 @@ def _split(text: str) -> list[str]:
 
 
 def _result(text: str, question: str, names: re.Pattern[str], equal: Callable[[str, str], bool]) -> Result:
-    """The value of a part. In `m+n = 110+3 = 113` all sides but the name must be equal; else it is an equation."""
+    """The value of a part. If all sides of `m+n = 110+3 = 113` but the name are equal, the last; else the whole."""
     sides = [side.strip() for side in re.split(r"(?<![<>!:])=(?!=)", text)]
     named = [side for side in sides if names.fullmatch(side) and not _FUNCTION.search(side)] if len(sides) > 1 else []
     values = [_counted(side, question) for side in sides if side not in named]
@@ -191,14 +191,12 @@ def _counted(text: str, question: str) -> Result:
     for sign, unit in _MARKS.items():
         if re.search(sign, text):
             return Result("", re.sub(sign, "", text).strip(), unit)
-    found = _COUNTED.fullmatch(text)
-    if found is None or (len(found["unit"]) == 1 and not re.search(r"\d [a-z]$", text)):
-        return Result("", text, "")
-    words = re.findall("[a-z]+|[23]", found["unit"].lower() + (found["power"] or ""))
-    if not all(_is_counted(word, question) for word in words):
-        return Result("", text, "")
-    short = sorted(_UNITS.get(word.removesuffix("s"), word.removesuffix("s")) for word in words)
-    return Result("", found["value"].strip(), " ".join(short).strip())
+    if found := _COUNTED.fullmatch(text):
+        words = re.findall("[a-z]+|[23]", found["unit"].lower())
+        if all(_is_counted(word, question) for word in words):
+            short = sorted(_UNITS.get(word.removesuffix("s"), word.removesuffix("s")) for word in words)
+            return Result("", found["value"].strip(), " ".join(short).strip())
+    return Result("", text, "")
 
 
 def _is_counted(word: str, question: str) -> bool:
@@ -225,8 +223,7 @@ def is_same(right: str, offered: str, question: str = "") -> bool:
     names = " ".join(one.name for one in ours + theirs)
     if len(ours) != len(theirs) and _ORDERED.search(f"{question} {names}"):
         ours, theirs = ([_joined(parts)] if len(parts) > 1 else parts for parts in (ours, theirs))
-    formulas = sum(literal(one.value) is None for one in ours)
-    if not ours or len(ours) != len(theirs) or (len(ours) > 1 and formulas > _COMPARED):
+    if not ours or len(ours) != len(theirs):
         return False
     found = all(any(_same(one, other, question) for other in theirs) for one in ours)
     return found and all(any(_same(one, other, question) for one in ours) for other in theirs)
@@ -277,8 +274,6 @@ def _equal(right: str, offered: str) -> bool:
 
 def _is_finished(right: str, offered: str, question: str) -> bool:
     """Whether a value that equals the right one is a result, and not the question again."""
-    if offered == right:
-        return True
     if literal(right) is not None and literal(offered) is None:
         return False
     left, had = ({found.lastgroup or found[0] for found in _OPEN.finditer(text)} for text in (offered, right))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TextIO
 
 import pytest
 
@@ -16,12 +16,12 @@ RIGHT, WRONG = ["x+1", "1+x"], ["x+1", "x+2"]
 
 
 class Interrupted:
-    """The output of a process: at the first line comes a Ctrl-C."""
+    """The pipe to a process: a Ctrl-C comes instead of the first answer."""
 
-    def __init__(self, real: TextIO, error: BaseException) -> None:
-        self.real, self.error = real, error
+    def __init__(self, real: Connection, error: BaseException) -> None:
+        self.send_bytes, self.poll, self.error = real.send_bytes, real.poll, error
 
-    def readline(self) -> str:
+    def recv_bytes(self) -> bytes:
         raise self.error
 
 
@@ -30,8 +30,8 @@ def test_the_question_after_an_interrupted_one_gets_its_own_answer(error: BaseEx
     process = isolated.IsolatedProcess(math_verifier.__name__)
     assert process.ask(RIGHT) is True
     first = process.process
-    assert first is not None and first.stdout is not None
-    first.stdout = Interrupted(first.stdout, error)  # type: ignore[assignment]
+    assert first is not None
+    process.pipe = Interrupted(process.pipe, error)
     with pytest.raises(type(error)):
         process.ask(WRONG)
     assert first.poll() is not None, "the process has ended"
