@@ -236,6 +236,7 @@ def _tuple(text: str, question: str) -> list[Result]:
 
 
 def _same(right: Result, offered: Result, question: str) -> bool:
+    """Whether an offered value is finished and equals the right one, in name and unit too if both have them."""
     if right.name and offered.name not in ("", right.name):
         return False
     if right.unit and offered.unit and right.unit != offered.unit:

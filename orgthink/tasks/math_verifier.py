@@ -83,9 +83,9 @@ def _differ(one: Any, other: Any) -> bool:
     if not (isinstance(one, Expr) and isinstance(other, Expr)):
         return False
     variables = sorted(one.free_symbols | other.free_symbols, key=str)
-    point: dict[Any, Any] = {variable: prime(5 + place) for place, variable in enumerate(variables)}
+    point = {variable: prime(5 + place) for place, variable in enumerate(variables)}
     decimals = {number: Rational(str(number)) for number in one.atoms(Float) | other.atoms(Float)}
-    left, right = (formula.xreplace(decimals | point).doit() for formula in (one, other))
+    left, right = (formula.xreplace(decimals).subs(point).doit() for formula in (one, other))
     difference = (left - right).evalf()
     return any(part.is_Float and part._prec > 1 for part in difference.as_real_imag())  # 1: no digit is known of it
 
