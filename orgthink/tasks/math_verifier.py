@@ -85,8 +85,8 @@ def _differ(one: Any, other: Any) -> bool:
     variables = sorted(one.free_symbols | other.free_symbols, key=str)
     point = {variable: prime(5 + place) for place, variable in enumerate(variables)}
     decimals = {number: Rational(str(number)) for number in one.atoms(Float) | other.atoms(Float)}
-    left, right = (formula.xreplace(decimals).subs(point).doit() for formula in (one, other))
-    difference = (left - right).evalf()
+    values: list[Any] = [formula.xreplace(decimals).subs(point).doit() for formula in (one, other)]
+    difference = (values[0] - values[1]).evalf()
     return any(part.is_Float and part._prec > 1 for part in difference.as_real_imag())  # 1: no digit is known of it
 
 
