@@ -27,12 +27,14 @@ if TYPE_CHECKING:
         Problem,
         Run,
         Session,
+        Training,
         aevaluate,
         asolve,
         atrain,
         critical_path,
         evaluate,
         load_run,
+        load_training,
         organization,
         solve,
         task,
@@ -40,8 +42,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "Agent", "Episode", "Grade", "Message", "Organization", "Problem", "Run", "Session", "__version__", "aevaluate",
-    "asolve", "atrain", "critical_path", "evaluate", "load_run", "organization", "solve", "task", "train",
+    "Agent", "Episode", "Grade", "Message", "Organization", "Problem", "Run", "Session", "Training", "__version__",
+    "aevaluate", "asolve", "atrain", "critical_path", "evaluate", "load_run", "load_training", "organization", "solve",
+    "task", "train",
 ]  # fmt: skip
 
 

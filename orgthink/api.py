@@ -10,70 +10,65 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial, wraps
+from inspect import signature
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from orgthink.engines import Engines, EngineSpec, engine_spec, served_spec
 from orgthink.engines.engine import Engine
 from orgthink.evaluation import run
-from orgthink.evaluation.plan import QUESTION, make_plan, resolve
+from orgthink.evaluation.plan import QUESTION, Evaluation, make_plan, resolve, up_to
 from orgthink.evaluation.specs import OrganizationSpec, labelled, on_models
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import Price
 from orgthink.record.episode import Episode, Grade, Message, Problem
 from orgthink.record.folder import RunFolder, dated
+from orgthink.results import Run, Training, load_run, load_training
 from orgthink.runtime.agent import Agent, Watcher
 from orgthink.runtime.approval import Approve
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_main
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
-from orgthink.tasks import task_named
+from orgthink.tasks import TASKS, Grader, task_named
 from orgthink.tasks.task import Split, Task
-from orgthink.util.errors import required, user_input
+from orgthink.util.errors import UserError, pick, required, user_input
+from orgthink.util.progress import Advance, tell
+from orgthink.util.progress import progress as progress_bar
+from orgthink.util.registry import LOCAL
 from orgthink.util.settings import plain
 from orgthink.util.tabular import store_rows
 
 __all__ = [
-    "Agent", "Episode", "Grade", "Message", "Organization", "Problem", "Run", "Session", "aevaluate", "asolve",
-    "atrain", "critical_path", "evaluate", "load_run", "organization", "solve", "task", "train",
+    "Agent", "Episode", "Grade", "Message", "Organization", "Problem", "Run", "Session", "Training", "aevaluate",
+    "asolve", "atrain", "critical_path", "evaluate", "load_run", "load_training", "organization", "solve", "task",
+    "train",
 ]  # fmt: skip
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Roles = Mapping[str, "str | EngineSpec | Engine"]
-"""Models by role: `MODEL` or `MODEL@URL` as on the command line, specifications, or open engines, which stay open. A
-name without a URL is a model of the server of `url`, if that is given."""
+AnyModel = str | PathLike[str] | EngineSpec | Engine
+"""`MODEL` or `MODEL@URL` as on the command line, a folder, a training, a specification, or an open engine, which stays
+open."""
+
+Roles = Mapping[str, AnyModel]
+"""Models by role. A name without a URL is a model of the server of `url`, if that is given."""
+
+AnyTask = str | Task | type[Task] | Iterable[Any]
+"""A name, a task or its class, or rows of problems: a list of mappings, a pandas DataFrame, a data set."""
 
 AnyOrganization = str | Organization | type | Callable[..., Any]
 """A name, a class, an instance, a factory without parameters, or `async def run(problem, session)`."""
 
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run folder and its episodes."""
-
-    path: Path
-    """The run folder: `orgthink view PATH` shows it, `orgthink eval --resume PATH` resumes it."""
-    episodes: list[Episode]
-    """All episodes. Those of `evaluate` are in the order of problems, organizations and samples."""
-
-    def __repr__(self) -> str:
-        return f"<Run {self.path}: {len(self.episodes)} episodes>"
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """Measures with 95 % intervals, by organization: the content of summary.json."""
-        return json.loads((self.path / "summary.json").read_bytes())
-
-
-def load_run(path: str | Path) -> Run:
-    """A stored run. UserError if the path holds no run."""
-    folder = RunFolder.open(Path(path))
-    return Run(folder.path, list(folder.episodes()))
+UNSEEN: AbstractContextManager[Advance] = nullcontext(lambda done, text: None)
+"""Progress that is not shown."""
+WITH_RESUME = {"resume", "progress", "report", "max_dollars", "max_total_tokens"}
+"""Arguments that may be given together with `resume`."""
 
 
 def task(name: str) -> Task:
@@ -87,11 +82,27 @@ def organization(name: str, **settings: Any) -> Organization:
     return spec.named(spec.label)
 
 
+def _checked(work: Callable[P, T]) -> Callable[P, T]:
+    """A function that raises UserError for an argument that it lacks, and for one that the folder of `resume` holds."""
+    known = signature(work).parameters
+
+    @wraps(work)
+    def checked(*args: P.args, **options: P.kwargs) -> T:
+        for name in options:
+            pick("argument", name, known)
+        if options.get("resume") is not None and (args or options.keys() - WITH_RESUME):
+            raise UserError("resume takes everything else from the folder: give it alone")
+        return work(*args, **options)
+
+    return checked
+
+
+@_checked
 async def asolve(
     problem: str | Problem,
     organization: AnyOrganization = "asyncthink",
     *,
-    model: str | EngineSpec | Engine | None = None,
+    model: AnyModel | None = None,
     url: str | None = None,
     tokenizer: str | None = None,
     roles: Roles | None = None,
@@ -144,14 +155,17 @@ async def asolve(
         return await run.solve(plan, problem, engines, watch=watch, approve=approve)
 
 
+@_checked
 async def aevaluate(
-    task: str | Iterable[Any] | None = None,
+    task: AnyTask | None = None,
     organizations: AnyOrganization | Iterable[AnyOrganization] | Mapping[str, AnyOrganization] = "asyncthink",
     *,
-    model: str | EngineSpec | None = None,
+    model: AnyModel | None = None,
     url: str | None = None,
     tokenizer: str | None = None,
-    roles: Mapping[str, str | EngineSpec] | None = None,
+    grader: str | Grader | None = None,
+    models: Mapping[str, AnyModel] | None = None,
+    roles: Roles | None = None,
     sampling: Mapping[str, Mapping[str, Any]] | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     prompts: str | None = None,
@@ -172,99 +186,177 @@ async def aevaluate(
     max_dollars: float | None = None,
     max_total_tokens: int | None = None,
     out: str | Path | None = None,
-    progress: Callable[[Episode, int], None] = lambda episode, done: None,
+    resume: str | Path | None = None,
+    progress: bool | Callable[[Episode, int], None] = True,
 ) -> Run:
     """Evaluate organizations on `n` problems of a task, `samples` times each, and store a run folder.
 
-    Instead of a task there may be rows of problems with their answers: a list of mappings, a pandas DataFrame, or one
-    split of a data set. They are stored next to the run folder, and `n` is by default their number.
+    Problems may be rows with a `question` and an `answer` instead of a task; they are stored next to the run folder.
+    `grader` replaces the task's grader: a name, such as `exact`, or a function of a problem and an answer.
 
     The label of an organization is its name or that of its class; `LABEL=NAME` and a mapping by label give others.
-    `settings` are fields of the organizations, by label. Organizations from a file can be resumed from the run folder,
-    those from a notebook cannot.
+    `settings` are fields of the organizations, `models` models of their own for some of them, by label.
 
-    `n`, `samples` and `temperature` are by default 100, 1 and 1.0, or a benchmark's convention. `prices` of the models,
-    by name, put dollars into the summary. `max_dollars` and `max_total_tokens` limit all episodes together. `out` is a
-    new folder, by default one under runs/. `progress` gets every episode that ends and the number of ended ones.
-    UserError for bad input.
+    `n`, `samples` and `temperature` are by default 100 (or all rows), 1 and 1.0, or a benchmark's convention. `prices`
+    of the models, by name, put dollars into the summary. `max_dollars` and `max_total_tokens` limit all episodes
+    together. `out` is a new folder, by default one under runs/.
+
+    `resume` is a run folder to go on with: only missing and failed episodes run. All other arguments are read from it,
+    except the limits on spending. Tasks, organizations and engines that only this process has cannot be resumed by
+    another one.
+
+    `progress` shows a bar in a terminal or notebook; a function gets every episode that ends and the number of ended
+    ones instead. UserError for bad input.
     """
-    name, spec = required(task, "task", "a task or rows"), _engine(model, url, tokenizer, {})
-    if not isinstance(name, str):
-        name, count = store_rows(name, Path("runs") if out is None else Path(out).parent)
-        n = count if n is None else n
-    plan = make_plan(
-        name,
-        on_models(labelled(organizations), spec, settings=settings, prompts=prompts),
-        spec,
-        roles={role: _engine(one, url, None, {}) for role, one in (roles or {}).items()},
-        role_sampling=sampling,
-        n=n,
-        samples=samples,
-        temperature=temperature,
-        split=split,
-        seed=seed,
-        capacity=capacity,
-        max_tokens=max_tokens,
-        renew=renew,
-        max_episode_tokens=max_episode_tokens,
-        depth=depth,
-        deadline=deadline,
-        limits=limits,
-        concurrency=concurrency,
-        prices=dict(prices or {}),
-        max_dollars=max_dollars,
-        max_total_tokens=max_total_tokens,
-    )
-    async with run.opened(resolve(plan), dated(name) if out is None else Path(out)) as (resolved, engines, folder):
-        return Run(folder.path, await run.evaluate(resolved, engines, folder, progress=progress))
+    given: dict[EngineSpec, Engine] = {}
+    target: RunFolder | Path
+    if resume is not None:
+        target = RunFolder.open(Path(resume))
+        most: dict[str, Any] = {"max_dollars": max_dollars, "max_total_tokens": max_total_tokens}
+        with user_input():
+            higher = {name: limit for name, limit in most.items() if limit is not None}
+            plan = replace(target.settings("eval", Evaluation), **higher)
+    else:
+        name, rows = _task_name(required(task, "task", "a task or rows"), grader, out)
+        target = dated(name.rpartition(LOCAL)[2]) if out is None else Path(out)
+        spec = _engine(model, url, tokenizer, given)
+        own = {label: _engine(one, url, None, given) for label, one in (models or {}).items()}
+        plan = make_plan(
+            name,
+            on_models(labelled(organizations), spec, models=own, settings=settings, prompts=prompts),
+            spec,
+            roles={role: _engine(one, url, None, given) for role, one in (roles or {}).items()},
+            role_sampling=sampling,
+            n=rows if n is None else n,
+            samples=samples,
+            temperature=temperature,
+            split=split,
+            seed=seed,
+            capacity=capacity,
+            max_tokens=max_tokens,
+            renew=renew,
+            max_episode_tokens=max_episode_tokens,
+            depth=depth,
+            deadline=deadline,
+            limits=limits,
+            concurrency=concurrency,
+            prices=dict(prices or {}),
+            max_dollars=max_dollars,
+            max_total_tokens=max_total_tokens,
+        )
+    async with run.opened(resolve(plan), target, given) as (resolved, engines, folder):
+        with progress_bar(len(resolved.planned), unseen=False) if progress is True else UNSEEN as advance:
+            watch = progress if callable(progress) else lambda episode, done: advance(done, run.described(episode))
+            try:
+                return Run(folder.path, await run.evaluate(resolved, engines, folder, progress=watch))
+            finally:
+                go_on = f"evaluate(resume={str(folder.path)!r}) goes on with what is missing"
+                tell(f"the run is in {folder.path}; look at it: orgthink view {folder.path}; {go_on}")
 
 
+@_checked
 def train(
     recipe: str | None = None,
     *,
-    model: str | None = None,
+    model: str | PathLike[str] | None = None,
+    task: str | None = None,
+    pairs: str | Path | None = None,
+    episodes: str | Path | Run | None = None,
+    lora: int | None = None,
+    steps: int | None = None,
+    seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
+    template: Mapping[str, Any] | None = None,
+    device: str | None = None,
     out: str | Path | None = None,
+    resume: str | Path | None = None,
     report: Callable[[dict[str, Any]], None] = lambda line: None,
-    **options: Any,
-) -> Path:
-    """Train with a recipe; returns the folder of the trained model. Needs the extra `local`.
+    progress: bool = True,
+) -> Training:
+    """Train with a recipe. Needs the extra `local`.
 
-    `settings` are settings of the recipe by their path, such as `{"rollout.group": 16}`; `options` are fields of its
-    job, such as `pairs=FILE` or `lora=LoraSettings(8)`. `out` is a new run folder, by default runs/RECIPE. `report`
-    gets the metrics of each step. At Ctrl-C the step ends and a checkpoint is saved. In a notebook a thread trains, and
-    calls `report`. UserError for bad input.
+    `model` is the model to start from, `task` the task of reinforcement learning. `pairs` is a file of query–response
+    pairs to learn from, `episodes` a run with a manager's trajectories. `lora` trains an adapter of this rank. `steps`
+    and `seed` are by default the recipe's. `settings` are settings of the recipe by their path, such as
+    `{"rollout.group": 16}`, `template` arguments of the chat template, `device` is `cpu`, `cuda` or `auto`.
+
+    `out` is a new run folder, by default runs/RECIPE; `resume` is one to go on with. `report` gets the metrics of each
+    step. `progress` shows a bar in a terminal or notebook.
+
+    At Ctrl-C the step ends and a checkpoint is saved. In a notebook a thread trains, and calls `report`. UserError for
+    bad input.
     """
+    from orgthink.models.lora import LoraSettings
     from orgthink.training.interrupt import beside_the_loop
     from orgthink.training.recipes import registry as recipes
 
-    name = required(recipe, "recipe", "a recipe")
-    given = [f"{path}={_text(value)}" for path, value in (settings or {}).items()]
-    named = {**options, **({} if model is None else {"model": model})}
+    options = {
+        "model": None if model is None else fspath(model),
+        "task": task,
+        "pairs": pairs,
+        "episodes": episodes.path if isinstance(episodes, Run) else episodes,
+        "lora": None if lora is None else LoraSettings(lora),
+        "device": device,
+    }
+    own = {"steps": steps, "seed": seed, **{f"template.{name}": each for name, each in (template or {}).items()}}
+    changes = {**{name: value for name, value in own.items() if value is not None}, **(settings or {})}
 
-    def trained() -> Path:
+    def begun() -> RunFolder:
+        name = required(recipe, "recipe", "a recipe")
+        given = recipes.with_whole_paths({name: value for name, value in options.items() if value is not None})
+        job = recipes.adjusted(
+            recipes.recipe_named(name), given, [f"{path}={_text(value)}" for path, value in changes.items()]
+        )
+        return recipes.start(recipes.Training(name, job), recipes.folder_of(name) if out is None else Path(out))
+
+    def trained() -> Training:
         with user_input():
-            job = recipes.adjusted(recipes.recipe_named(name), recipes.with_whole_paths(named), given)
-            target = Path(out) if out is not None else recipes.folder_of(name)
-            return recipes.go_on(recipes.start(recipes.Training(name, job), target), report)
+            folder = begun() if resume is None else RunFolder.open(Path(resume))
+            how = recipes.training_of(folder).job.settings
+            with progress_bar(how.steps, prefix="step ", unseen=False) if progress else UNSEEN as advance:
+
+                def each(line: dict[str, Any]) -> None:
+                    advance(int(line["step"]), how.progress_text(line))
+                    report(line)
+
+                try:
+                    return Training(folder.path, recipes.go_on(folder, each))
+                finally:
+                    tell(f"the training is in {folder.path}; train(resume={str(folder.path)!r}) goes on with it")
 
     return _plain(beside_the_loop)(trained) if _in_loop() else trained()
 
 
-async def atrain(recipe: str | None = None, **settings: Any) -> Path:
+@wraps(train)
+async def atrain(*args: Any, **options: Any) -> Training:
     """`train` in a thread, for use in an event loop. If it is cancelled, the step ends and a checkpoint is saved first,
     as with Ctrl-C; a second cancellation does not wait for that."""
     from orgthink.training.interrupt import beside_the_loop
 
-    return await beside_the_loop(partial(train, recipe, **settings))
+    return await beside_the_loop(partial(train, *args, **options))
+
+
+def _task_name(given: AnyTask, grader: str | Grader | None, out: str | Path | None) -> tuple[str, int | None]:
+    """The name of a task that is given as a name, an object or rows, and the number of rows. Rows are stored next to
+    the run folder."""
+    rows = None
+    if isinstance(given, str):
+        name = given
+    elif hasattr(given, "grade"):
+        name = TASKS.add(given)
+        up_to.cache_clear()  # a cell of a notebook may have changed the task
+    else:
+        name, rows = store_rows(given, Path("runs") if out is None else Path(out).parent)
+    return name if grader is None else f"{name}#{grader if isinstance(grader, str) else TASKS.add(grader)}", rows
 
 
 def _engine(
-    model: str | EngineSpec | Engine | None, url: str | None, tokenizer: str | None, given: dict[EngineSpec, Engine]
+    model: AnyModel | None, url: str | None, tokenizer: str | None, given: dict[EngineSpec, Engine]
 ) -> EngineSpec:
     """The specification of a model. An open engine gets one, under which it joins the given ones."""
     if isinstance(model, EngineSpec):
         return model
+    model = fspath(model) if isinstance(model, PathLike) else model
     if isinstance(model, str | None):
         return served_spec(model, url) if model and "@" in model else engine_spec(model, url, tokenizer)
     spec = EngineSpec(f"open engine {len(given) + 1}")

@@ -42,7 +42,7 @@ def model(name: str, seed: int) -> str:
     start = None if training.after is None else model(training.after, seed)
     trained = orgthink.train(training.recipe, model=start, settings={"settings.seed": seed}, out=folder)
     (folder / "done").touch()
-    return str(trained)
+    return str(trained.model)
 
 
 def plan(paper: Paper, system: System, label: str, seed: int, temperature: float, *, held_out: bool) -> Evaluation:

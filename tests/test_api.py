@@ -283,13 +283,28 @@ def test_bad_input_is_one_line(call, said, tmp_path, monkeypatch):
 
 def test_a_training_names_its_model_and_its_files_by_their_whole_paths(tmp_path, monkeypatch):
     """So that it goes on from any folder."""
+
+    class Started(Exception):
+        pass
+
+    def start(training: registry.Training, path: Path) -> None:
+        raise Started(training.job)
+
+    def job(*args: Any, **options: Any) -> Any:
+        with pytest.raises(Started) as started:
+            orgthink.train(*args, **options)
+        return started.value.args[0]
+
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "start", lambda training, path: training)
-    monkeypatch.setattr(registry, "go_on", lambda training, report: training.job)
+    monkeypatch.setattr(registry, "start", start)
     Path("mine").mkdir()
-    assert orgthink.train(RECIPE, model="mine").model == str(tmp_path / "mine")
-    assert orgthink.train(RECIPE, model="a-package-s").model == "a-package-s"
-    assert orgthink.train("asyncthink-sft", pairs="rows.jsonl").pairs == str(tmp_path / "rows.jsonl")
+    assert job(RECIPE, model="mine").model == str(tmp_path / "mine")
+    assert job(RECIPE, model=Path("mine")).model == str(tmp_path / "mine")
+    assert job(RECIPE, model="a-package-s").model == "a-package-s"
+    assert job("asyncthink-sft", pairs="rows.jsonl").pairs == str(tmp_path / "rows.jsonl")
+    adapter = job(RECIPE, model="mine", lora=8, seed=3, steps=5, settings={"learning_rate": 0.5}, template={"a": True})
+    assert (adapter.lora.rank, adapter.settings.seed, adapter.settings.steps) == (8, 3, 5)
+    assert (adapter.settings.learning_rate, adapter.template) == (0.5, {"a": True})
 
 
 def test_an_evaluation_against_a_server_leaves_a_run_folder(tmp_path):

@@ -16,7 +16,7 @@ ROOT = Path(orgthink.__file__).parent
 
 ROOMS = (
     "util", "record", "grammar", "models", "tasks", "engines", "runtime", "tools", "organizations", "measure",
-    "rewards", "credit", "view", "export", "evaluation", "training", "serve", "api", "cli", "__main__",
+    "rewards", "credit", "view", "export", "evaluation", "training", "serve", "results", "api", "cli", "__main__",
 )  # fmt: skip
 """The rooms, the lowest first. A module imports from lower rooms and from its own."""
 

@@ -16,7 +16,6 @@ from orgthink.cli.running import (
     interruptible,
     note,
     price_note,
-    progress,
     resumed,
     return_notes,
     settings_of,
@@ -27,7 +26,7 @@ from orgthink.cli.table import conditions, print_table
 from orgthink.evaluation.compatibility import pool_warning
 from orgthink.evaluation.matching import matched
 from orgthink.evaluation.plan import Evaluation, Resolved, resolve
-from orgthink.evaluation.run import evaluate, opened, require_planned, spending
+from orgthink.evaluation.run import described, evaluate, opened, require_planned, spending
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.record.guard import engine_failed, failed_agents, failure_message, unanswered
@@ -35,6 +34,7 @@ from orgthink.runtime.clock import run_main
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Split
 from orgthink.util.errors import required, user_input
+from orgthink.util.progress import progress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ async def conduct(resolved: Resolved, target: RunFolder | Path, *, overwrite: bo
         async def work(stop: threading.Event) -> list[Episode]:
             with written(folder), progress(len(resolved.planned)) as advance:
                 return await evaluate(
-                    resolved, engines, folder, stop=stop, progress=lambda one, done: advance(done, _describe(one))
+                    resolved, engines, folder, stop=stop, progress=lambda one, done: advance(done, described(one))
                 )
 
         found = await interruptible(work)
@@ -182,10 +182,3 @@ def _problems_note(plan: Evaluation) -> str | None:
     if expected in (None, plan.n):
         return None
     return f"{plan.task}: {plan.n} problems are evaluated, and the published set has {expected}"
-
-
-def _describe(episode: Episode) -> str:
-    """The result of an episode, in a few words."""
-    grade = episode.grade
-    result = f"{grade.correct} of {grade.required}" if grade is not None else f"failed: {failure_message(episode)}"
-    return f"{episode.organization}  {episode.problem.id}  {result}"

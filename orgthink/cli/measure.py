@@ -14,8 +14,9 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from orgthink.cli.options import read_prices
-from orgthink.cli.table import conditions, interval, lay_out, print_table
+from orgthink.cli.table import conditions, lay_out, print_table
 from orgthink.evaluation.plan import Evaluation, recorded
+from orgthink.measure.columns import interval
 from orgthink.measure.comparison import Flip, by_organization, flips, paired
 from orgthink.measure.summary import summarise
 from orgthink.measure.usage import Price

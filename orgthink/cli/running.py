@@ -6,11 +6,9 @@ import asyncio
 import os
 import signal
 import threading
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,15 +20,9 @@ from orgthink.record.folder import RunFolder
 from orgthink.training.interrupt import interrupt
 from orgthink.util.errors import UserError
 from orgthink.util.settings import require_known
-from orgthink.util.terminal import clean, show
+from orgthink.util.terminal import show
 
 T = TypeVar("T")
-
-LINES = 20
-"""Lines of progress of a run without a terminal, about."""
-
-Advance = Callable[[int, str], None]
-"""Called with the number of things that are done, and a text about the last one."""
 
 
 def note(*lines: str | None) -> None:
@@ -55,35 +47,6 @@ def return_notes(episodes: Iterable[Episode]) -> list[str]:
         for role, found in ends.items()
         if found.keys() <= {Status.NO_RETURN, Status.TRUNCATED} and found.total() > 1
     ]
-
-
-@contextmanager
-def progress(total: int, *, prefix: str = "", every: int | None = None, error: bool = True) -> Iterator[Advance]:
-    """Yields the function that shows progress: a bar on a terminal, a line now and then elsewhere. On standard error,
-    or else on standard output."""
-    from rich import progress as rich
-    from rich.console import Console
-
-    console = Console(stderr=error)
-    if console.is_terminal:
-        text = rich.TextColumn("{task.description}", markup=False)
-        times = rich.TimeElapsedColumn(), rich.TimeRemainingColumn()
-        with rich.Progress(rich.BarColumn(), rich.MofNCompleteColumn(), *times, text, console=console) as bar:
-            task = bar.add_task("", total=total)
-            yield lambda done, text: bar.update(task, completed=done, description=clean(text))
-        return
-    began, before = time.monotonic(), total
-    every = every or max(1, total // LINES)
-
-    def advance(done: int, text: str) -> None:
-        nonlocal before
-        before = min(before, done - 1)  # what a resumed run had before does not count for the speed
-        if done % every == 0 or done == total:
-            left = (time.monotonic() - began) / (done - before) * (total - done)
-            rest = f"  about {timedelta(seconds=round(left))} left" if done < total else ""
-            show(f"{prefix}{done}/{total}  {text}{rest}", error=error)
-
-    yield advance
 
 
 def resumed(command: Any, **others: Any) -> RunFolder:

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import arg
 
 from orgthink.cli.options import by_role
-from orgthink.cli.running import (
-    exit_code,
-    interruptible,
-    progress,
-    resumed,
-    settings_of,
-    stoppable,
-    written,
-)
+from orgthink.cli.running import exit_code, interruptible, resumed, settings_of, stoppable, written
 from orgthink.engines import Engines, engine_spec
 from orgthink.evaluation.run import require_planned
 from orgthink.record.episode import Sampling
@@ -27,6 +19,7 @@ from orgthink.record.guard import failure_message
 from orgthink.runtime.clock import run_main
 from orgthink.util.errors import UserError, required, user_input
 from orgthink.util.extras import needing
+from orgthink.util.progress import progress
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:

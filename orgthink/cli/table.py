@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from orgthink.evaluation.plan import Evaluation
-from orgthink.measure.columns import columns
+from orgthink.measure.columns import cells
 from orgthink.record.folder import RunFolder
 from orgthink.util.terminal import excerpt, show
 
@@ -44,19 +44,6 @@ def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
         for line in lines
     ]
     return [text[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *text[1:]]
-
-
-def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the table."""
-    found = columns(summary)
-    ungraded = any(row["ungraded"] for row in summary.values())
-    header = ["organization", "graded / n" if ungraded else "n", *(column.heading for column in found)]
-    rows = []
-    for name, row in summary.items():
-        attempts = f"{row['n'] - row['ungraded']} / {row['n']}" if ungraded else str(row["n"])
-        numbers = (interval(column.value(row), column.factor, column.digits) for column in found)
-        rows.append([excerpt(name), attempts, *numbers])
-    return header, rows
 
 
 def conditions(folder: RunFolder) -> dict[str, str]:
@@ -106,13 +93,3 @@ def _bill(summary: Mapping[str, Mapping[str, Any]]) -> str:
     total, estimated = (sum(row[name] for row in rows) for name in ("dollars_total", "dollars_estimated"))
     share = 100 * estimated / total if total else 0
     return f" Dollars of an episode; ${total:.4g} in all, {share:.0f} % by our own counts."
-
-
-def interval(estimate: Mapping[str, Any] | None, factor: float, digits: int) -> str:
-    """A mean with its interval; a dash without one."""
-    if estimate is None or estimate["mean"] is None:
-        return "–"
-    mean = f"{factor * estimate['mean']:.{digits}f}"
-    if estimate["low"] is None or estimate["high"] is None:
-        return mean
-    return f"{mean} [{factor * estimate['low']:.{digits}f}, {factor * estimate['high']:.{digits}f}]"

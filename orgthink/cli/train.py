@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from orgthink.cli.options import pairs as by_name
-from orgthink.cli.running import progress, resumed, settings_of, written
+from orgthink.cli.running import resumed, settings_of, written
 from orgthink.record.folder import RunFolder, require_vacant
 from orgthink.util.errors import UserError, required, user_input
 from orgthink.util.extras import needing
+from orgthink.util.progress import progress
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:

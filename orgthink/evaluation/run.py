@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Container, Iterable
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from orgthink.engines import Engines
+from orgthink.engines import Engines, EngineSpec
 from orgthink.engines.engine import MOST_FAILURES, Engine
 from orgthink.evaluation.grading import awaits_grade, grade_again, grade_safely, graded
 from orgthink.evaluation.plan import Evaluation, PlannedEpisode, Resolved
 from orgthink.measure.usage import Prices, sampled_tokens, spent
 from orgthink.record.episode import Episode, Problem
 from orgthink.record.folder import RunFolder
-from orgthink.record.guard import Guard, engine_failed
+from orgthink.record.guard import Guard, engine_failed, failure_message
 from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.approval import Approve
 from orgthink.runtime.attempt import attempt
@@ -100,13 +100,18 @@ class Spending:
 
 @asynccontextmanager
 async def opened(
-    resolved: Resolved, target: RunFolder | Path, *, overwrite: bool = False
+    resolved: Resolved,
+    target: RunFolder | Path,
+    given: Mapping[EngineSpec, Engine] | None = None,
+    *,
+    overwrite: bool = False,
 ) -> AsyncIterator[tuple[Resolved, Engines, RunFolder]]:
-    """The engines of an evaluation, which are closed at the end, and its run folder, which is made at a path.
+    """The engines of an evaluation, which are closed at the end, and its run folder, which is made at a path. `given`
+    engines are open already and stay open.
 
     The errors are those of `open_plan`.
     """
-    async with Engines() as engines:
+    async with Engines(given) as engines:
         plan = await open_plan(resolved.plan, engines)
         if isinstance(target, Path):
             target = RunFolder.create(target, "eval", plan, overwrite=overwrite)
@@ -235,6 +240,13 @@ def _line(plan: Evaluation, episode: Episode, began: float) -> dict[str, object]
         "ended": round(time.time(), 3),
         **({"dollars": spent(episode, plan.prices)} if plan.prices else {}),
     }
+
+
+def described(episode: Episode) -> str:
+    """The result of an episode, in a few words."""
+    grade = episode.grade
+    result = f"{grade.correct} of {grade.required}" if grade is not None else f"failed: {failure_message(episode)}"
+    return f"{episode.organization}  {episode.problem.id}  {result}"
 
 
 def require_planned(ids: Container[str], folder: RunFolder, episodes: Iterable[Episode]) -> None:

@@ -1,4 +1,5 @@
-"""Columns of the table of a run, for the terminal and the page: meaning, unit, and which direction is better."""
+"""Columns of the table of a run, for the terminal, notebooks and the page: meaning, unit, and which direction is
+better; and its cells as text."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
+
+from orgthink.util.terminal import excerpt
 
 Row = Mapping[str, Any]
 """Measures of one organization, as in `summary.json`."""
@@ -167,3 +170,26 @@ def _errors(rows: Sequence[Row]) -> Iterator[Column]:
         column = Column(f"error_kinds.{kind}", f"{kind} errors", "%", meaning, Better.LOWER, path=path)
         if any(column.value(row)["mean"] for row in rows):
             yield column
+
+
+def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the table: a row for each organization, each number with its 95 % interval."""
+    found = columns(summary)
+    ungraded = any(row["ungraded"] for row in summary.values())
+    header = ["organization", "graded / n" if ungraded else "n", *(column.heading for column in found)]
+    rows = []
+    for name, row in summary.items():
+        attempts = f"{row['n'] - row['ungraded']} / {row['n']}" if ungraded else str(row["n"])
+        numbers = (interval(column.value(row), column.factor, column.digits) for column in found)
+        rows.append([excerpt(name), attempts, *numbers])
+    return header, rows
+
+
+def interval(estimate: Mapping[str, Any] | None, factor: float, digits: int) -> str:
+    """A mean with its interval; a dash without one."""
+    if estimate is None or estimate["mean"] is None:
+        return "–"
+    mean = f"{factor * estimate['mean']:.{digits}f}"
+    if estimate["low"] is None or estimate["high"] is None:
+        return mean
+    return f"{mean} [{factor * estimate['low']:.{digits}f}, {factor * estimate['high']:.{digits}f}]"

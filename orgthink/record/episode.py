@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from importlib import import_module
 from typing import Any
 
 from orgthink.util.errors import ErrorKind
@@ -16,6 +17,9 @@ from orgthink.util.terminal import excerpt
 
 SCHEMA_VERSION = 3
 """Version of the format of a stored episode; `episode_json` refuses other versions."""
+
+PICTURE = "orgthink.view.picture"
+"""The module that draws episodes. Its room is above this one, so it is looked up when it is used."""
 
 CONTROLLER = "controller"
 """Role of an agent without a model: the organization's own code, where it forks and joins."""
@@ -389,7 +393,17 @@ class Episode:
     """Schema version of this record."""
 
     def __repr__(self) -> str:
-        return excerpt(f"<Episode {self.id}: agents {len(self.traces)}, grade {self.grade}, stop {self.stop}>")
+        grade = "not graded" if self.grade is None else f"{self.grade.correct} of {self.grade.required} correct"
+        size = f"agents {len(self.traces)}, sampled tokens {sum(trace.steps for trace in self.traces)}"
+        return excerpt(f"<Episode {self.id}: {grade}, {size}, stop {self.stop}>")
+
+    def _repr_html_(self) -> str:
+        """Its picture, which notebooks show."""
+        return import_module(PICTURE).picture(self)
+
+    def show(self) -> None:
+        """Show its page below the cell of a notebook; elsewhere print what its agents were told and said."""
+        import_module(PICTURE).display(self)
 
     @property
     def root(self) -> Trace:

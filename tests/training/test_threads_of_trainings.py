@@ -36,8 +36,9 @@ def require_saved(out: Path, step: int) -> None:
 
 @pytest.mark.parametrize("recipe", ["SEQUENTIAL", "MARSRL"])
 async def test_it_trains_in_a_notebook(tmp_path, recipe):
-    model = orgthink.train(named(recipe), **options(tmp_path / "run"))
-    assert model.name == "model" and len(list(RunFolder.open(tmp_path / "run").metrics())) == STEPS
+    training = orgthink.train(named(recipe), **options(tmp_path / "run"))
+    assert training == orgthink.load_training(tmp_path / "run") and training.model.name == "model"
+    assert len(list(RunFolder.open(tmp_path / "run").metrics())) == STEPS
 
 
 async def test_an_error_is_raised_as_itself(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from orgthink.cli.table import interval
+from orgthink.measure.columns import interval
 from orgthink_arena.contest.rows import OK
 
 Rows = Sequence[Mapping[str, Any]]
