@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 import tyro
+from orgthink_pocket.base.model import initialise
 from torch import Tensor
 
 from benchmarks.schedules import Turn, slots
@@ -45,7 +46,7 @@ def random_weights(config: DecoderConfig, dtype: torch.dtype, device: str) -> De
     """A model of a shape. Its texts mean nothing."""
     with torch.device(device):
         model = Decoder(config).to(dtype)
-        model.initialise(torch.Generator(device).manual_seed(0))
+        initialise(model, torch.Generator(device).manual_seed(0))
     return model.requires_grad_(False).eval()
 
 

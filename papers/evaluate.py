@@ -16,12 +16,12 @@ from orgthink.grammar.verdict import Verdict
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import forks, sampled_tokens
-from orgthink.measure.verification import judgements
 from orgthink.organizations.prompts import style_named
 from orgthink.record.episode import Episode, Sampling
 from orgthink.record.folder import RunFolder
 from orgthink.runtime.budget import Limits
 from papers import outcomes
+from papers.judgements import judgements
 from papers.outcomes import Outcome
 from papers.systems import PAPERS, SEEDS, TRAININGS, Paper, System
 

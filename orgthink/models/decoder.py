@@ -148,14 +148,6 @@ class Decoder(nn.Module):
     def dtype(self) -> torch.dtype:
         return self.norm.weight.dtype
 
-    def initialise(self, generator: torch.Generator) -> None:
-        """From-scratch weights: normal 0.02, scaled down by depth where residuals add up."""
-        for name, weight in self.named_parameters():
-            if weight.ndim == 2:
-                scaled = name.endswith(("output.weight", "down.weight"))
-                std = 0.02 / (2 * len(self.layers)) ** 0.5 if scaled else 0.02
-                nn.init.normal_(weight, std=0.05 if "embedding" in name else std, generator=generator)
-
     def hidden(self, ids_BT: Tensor, positions_BT: Tensor | None = None, rectangles_R4: Tensor | None = None) -> Tensor:
         """Final hidden states [B, T, C].
 

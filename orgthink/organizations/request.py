@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from orgthink.grammar.actions import Answer
@@ -47,26 +46,12 @@ def new_caller(session: Session, role: str, messages: tuple[Message, ...]) -> Ag
 async def ask(session: Session, root: Agent, key: str, role: str, messages: tuple[Message, ...]) -> Reply:
     """Send a prompt to a new agent of a role and wait for its reply."""
     agent = new_caller(session, role, messages)
-    result = await session.call(root, key, agent, _reply)
+    result = await session.call(root, key, agent, single_reply)
     return Reply(result.text, result.status is Status.OK, agent)
 
 
-async def ask_all(
-    session: Session, root: Agent, role: str, prompts: Mapping[str, tuple[Message, ...]]
-) -> dict[str, Reply]:
-    """Send prompts to new agents of a role in parallel, and wait for their replies. Agents that the budget forbids are
-    left out, and the root's trace records it."""
-    agents: dict[str, Agent] = {}
-    with session.until_spent(root):
-        for key, messages in prompts.items():
-            agent = new_caller(session, role, messages)
-            session.fork(root, key, agent, _reply)
-            agents[key] = agent
-    results = {key: await session.join(root, key) for key in agents}
-    return {key: Reply(result.text, result.status is Status.OK, agents[key]) for key, result in results.items()}
-
-
-async def _reply(agent: Agent) -> str | None:
+async def single_reply(agent: Agent) -> str | None:
+    """The work of an agent for one call: it pays for the call, and its text is its result."""
     agent.pay(CALL)
     await agent.complete()
     return visible_text(agent)

@@ -14,13 +14,14 @@ from terse import STYLE, TERSE
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.evaluation.grading import grade
 from orgthink.grammar.verdict import Verdict
-from orgthink.measure.verification import judgements, solver_grade
+from orgthink.measure.verification import solver_grade
 from orgthink.organizations.verifier_corrector import VerifierCorrector
 from orgthink.record.episode import Episode, Grade, Origin, Problem, Sampling, Status
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks import task_named
+from papers.judgements import judgements
 
 SUMS = task_named(TASK_OF_SUMS)
 PROBLEM = SUMS.problem("2 + 3", 5)

@@ -22,7 +22,6 @@ from orgthink.credit.shared import advantages
 from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.grammar.verdict import MARKDOWN, Verdict, read_report
-from orgthink.measure.verification import judgements
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.verifier_corrector import VerifierCorrector
 from orgthink.record.episode import Episode, Message, Origin, Problem, Sampling, Span
@@ -41,6 +40,7 @@ from orgthink.training.recipes.jobs import Mars
 from orgthink.training.recipes.registry import RECIPES
 from orgthink.training.rl import Batch, Clock
 from orgthink.training.rows import PolicyRow
+from papers.judgements import judgements
 
 PROBLEM = Problem("p", "math", "What is 3 + 4?", data={"answer": "7"})
 RIGHT, WRONG = "**Correctness**: Correct", "2 + 2 is not 5\n**Correctness**: Wrong"

@@ -37,7 +37,10 @@ def rows(seed, epoch):
 
 def course(mixed=False):
     model = Decoder(CONFIG)
-    model.initialise(torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    for name, weight in model.named_parameters():
+        if weight.ndim == 2:
+            torch.nn.init.normal_(weight, std=0.05 if "embedding" in name else 0.02, generator=generator)
     model.mixed_precision = mixed
 
     def write_folder(folder):

@@ -15,13 +15,14 @@ from typing import Literal
 
 from orgthink.grammar.solution import after_thinking, in_fences
 from orgthink.grammar.verdict import Verdict
-from orgthink.organizations.request import NOTHING, Reply, ask_all
+from orgthink.organizations.request import NOTHING, Reply
 from orgthink.organizations.verifier_corrector import report_of
 from orgthink.record.episode import Problem
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import all_prepared, vote
 from orgthink.util.errors import require_at_least
+from orgthink_arena.organizations.pacore import ask_all
 from orgthink_arena.prompts import prompt
 
 _WORTH = {Verdict.CORRECT: 1.0, Verdict.UNPARSED: 0.0, Verdict.WRONG: -1.0}

@@ -10,10 +10,12 @@ model is prompted.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orgthink.organizations.request import ask_all
-from orgthink.record.episode import Message, Problem
+from orgthink.organizations.request import Reply, new_caller, single_reply
+from orgthink.record.episode import Message, Problem, Status
+from orgthink.runtime.agent import Agent
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import all_prepared, vote
@@ -22,6 +24,21 @@ from orgthink_arena.prompts import prompt
 
 _MARK = re.compile(r"<(?=\s*(?:/\s*)?message)", re.IGNORECASE)
 """What would look like the beginning or the end of a message within one."""
+
+
+async def ask_all(
+    session: Session, root: Agent, role: str, prompts: Mapping[str, tuple[Message, ...]]
+) -> dict[str, Reply]:
+    """Send prompts to new agents of a role in parallel, and wait for their replies. Agents that the budget forbids are
+    left out, and the root's trace records it."""
+    agents: dict[str, Agent] = {}
+    with session.until_spent(root):
+        for key, messages in prompts.items():
+            agent = new_caller(session, role, messages)
+            session.fork(root, key, agent, single_reply)
+            agents[key] = agent
+    results = {key: await session.join(root, key) for key in agents}
+    return {key: Reply(result.text, result.status is Status.OK, agents[key]) for key, result in results.items()}
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def fresh(seed: int, config: DecoderConfig = CONFIG) -> Decoder:
     neighbours, including targets that no lesson has.
     """
     model, generator = Decoder(config), torch.Generator().manual_seed(seed)
-    model.initialise(generator)
+    initialise(model, generator)
     tokenizer = Tokenizer(POCKET_BASE)
     ids = [tokenizer.encode(f" {n}")[0] for n in range(LARGEST + 1)]
     with torch.no_grad():
@@ -50,6 +50,15 @@ def fresh(seed: int, config: DecoderConfig = CONFIG) -> Decoder:
         waves = _waves(config.hidden_size, weight.std().item(), generator)
         weight[ids] = waves * KNOWN + weight[ids] * math.sqrt(1 - KNOWN**2)
     return model
+
+
+def initialise(model: Decoder, generator: torch.Generator) -> None:
+    """Random weights: normal 0.02, scaled down by depth where residuals add up."""
+    for name, weight in model.named_parameters():
+        if weight.ndim == 2:
+            scaled = name.endswith(("output.weight", "down.weight"))
+            std = 0.02 / (2 * len(model.layers)) ** 0.5 if scaled else 0.02
+            torch.nn.init.normal_(weight, std=0.05 if "embedding" in name else std, generator=generator)
 
 
 def _waves(width: int, std: float, generator: torch.Generator) -> torch.Tensor:
