@@ -9,6 +9,7 @@ VERL := .venv-verl
 TRL := .venv-trl
 CLIENTS := .venv-clients
 PROXY := .venv-proxy
+TRACKERS := .venv-trackers
 GPU := .venv-gpu
 VERL_GPU := .venv-verl-gpu
 UV := .venv-uv/bin/uv
@@ -43,7 +44,7 @@ JOBS ?= 2
 SIDE_BY_SIDE = -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sandbox smollm2 test test-core test-wheel test-isa test-thorough test-slow test-lowest test-newest dist lock check bench pocket papers papers-again results-asyncthink results-marsrl results-paramanager results-arena results-evidence vllm test-vllm verl test-verl trl clients proxy test-clients gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
+.PHONY: help setup demo sandbox smollm2 test test-core test-wheel test-isa test-thorough test-slow test-lowest test-newest dist lock check bench pocket papers papers-again results-asyncthink results-marsrl results-paramanager results-arena results-evidence vllm test-vllm verl test-verl trl clients proxy test-clients trackers test-trackers gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -104,7 +105,7 @@ test-isa: setup  ## the tests of floating-point computations, without the wide r
 	OMP_NUM_THREADS=1 $(OTHER_ISA) $(BIN)/pytest -m "numerical and not verl"
 
 test-thorough: setup sandbox  ## catalogues of attacks, long properties, many episodes: what make test leaves out
-	HYPOTHESIS_PROFILE=thorough OMP_NUM_THREADS=1 $(BIN)/pytest -m "thorough and not verl and not vllm and not browser and not clients and not learning and not wheel and not gpu" $(SIDE_BY_SIDE)
+	HYPOTHESIS_PROFILE=thorough OMP_NUM_THREADS=1 $(BIN)/pytest -m "thorough and not verl and not vllm and not browser and not clients and not trackers and not learning and not wheel and not gpu" $(SIDE_BY_SIDE)
 
 test-slow:
 	@echo "make test-thorough replaces make test-slow" >&2; exit 2
@@ -130,6 +131,7 @@ lock: | $(UV)  ## the locks: requirements/NAME.txt with all that it needs, by ve
 	$(COMPILE) $(ON_CPU) requirements/trl.txt -o requirements/trl.lock
 	$(COMPILE) $(ON_CPU) requirements/clients.txt -o requirements/clients.lock
 	$(COMPILE) requirements/proxy.txt -o requirements/proxy.lock
+	$(COMPILE) $(ON_CPU) requirements/trackers.txt -o requirements/trackers.lock
 	$(COMPILE) requirements/gpu.txt -o requirements/gpu.lock
 	$(COMPILE) requirements/verl-gpu.txt -o requirements/verl-gpu.lock
 
@@ -205,6 +207,17 @@ $(PROXY)/.ready: requirements/proxy.lock | $(UV)
 
 test-clients: clients proxy sandbox  ## the published clients, unchanged, against `orgthink serve`; our client behind LiteLLM's proxy; our logs in Inspect's reader
 	OMP_NUM_THREADS=1 $(CLIENTS)/bin/python -m pytest -m clients packages/pocket/tests/clients tests/export tests/tasks tests/engines/test_litellm_proxy.py
+
+trackers: $(TRACKERS)/.ready  ## an environment with wandb, TensorBoard, Trackio and MLflow
+
+$(TRACKERS)/.ready: pyproject.toml packages/pocket/pyproject.toml requirements/trackers.lock requirements/torch.txt | $(UV)
+	$(call locked,$(TRACKERS),trackers)
+	$(call torch,$(TRACKERS))
+	$(call ours,$(TRACKERS),-e . -e ./packages/pocket)
+	touch $@
+
+test-trackers: trackers  ## a training and an evaluation, logged offline to each tracker and read again by its own reader
+	OMP_NUM_THREADS=1 $(TRACKERS)/bin/python -m pytest -m trackers tests/export/test_published_trackers.py
 
 gpu: $(GPU)/.ready  ## an environment with the real vLLM, on a GPU
 	@$(MAKE) --no-print-directory sandbox || true  # only ParaManager's programs need it

@@ -73,7 +73,7 @@ def test_every_entry_of_a_lock_is_one_version_with_hashes(name: str) -> None:
 
 
 def test_the_demo_the_tests_and_each_engine_have_a_lock() -> None:
-    assert {"build", "dev", "vllm", "verl", "trl", "clients", "proxy", "gpu", "verl-gpu"} == set(LOCKS)
+    assert {"build", "dev", "vllm", "verl", "trl", "clients", "proxy", "trackers", "gpu", "verl-gpu"} == set(LOCKS)
     assert {"uv", "hatchling"} <= locked("build").keys() and {"ruff", "pyrefly", "pytest"} <= locked("dev").keys()
     makefile = (ROOT / "Makefile").read_text()
     assert re.search(r"^locked = .* --no-deps --require-hashes -r ", makefile, re.MULTILINE)

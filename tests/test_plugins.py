@@ -26,6 +26,7 @@ ENTRIES = {
     "prompts": {"dotted": "STYLE"},
     "models": {"canned": "canned"},
     "recipes": {"dice-rl": "RECIPE"},
+    "trackers": {"pips": "Pips"},
 }
 """Entry points of the package, by group."""
 
@@ -118,7 +119,7 @@ def test_all_that_has_a_name_comes_from_outside(by, python, model, tmp_path):
         ["train", named["dice-rl"], "--model", str(model), "--device", "cpu", "--out", str(tmp_path / "trained"),
          "--set", f"rollout.task={named['dice']}", f"rollout.organization.organization={named['shaker']}",
          f"rollout.organization.settings.prompts={named['dotted']}", f"reward={named['variety']}", "reward.weight=0.5",
-         f"credit.kind={named['ranks']}", "credit.size=2"],
+         f"credit.kind={named['ranks']}", "credit.size=2", "--log", named["pips"]],
     )  # fmt: skip
     said = commands(
         python,
@@ -136,6 +137,7 @@ def test_all_that_has_a_name_comes_from_outside(by, python, model, tmp_path):
     assert all("Say it with dots" in e.root.spans[0].text for e in episodes), "the prompt style"
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["loud"]["measures"]["answer_length"]["mean"] == len("FOUR 4 DOTS")
+    assert "reward" in (tmp_path / "trained" / "pips.txt").read_text(), "the tracker, which got the metrics"
     settings = RunFolder.open(tmp_path / "trained").config["settings"]["job"]["settings"]
     assert settings["reward"] == {"kind": f"{here / 'mine.py'}:Variety" if file else "variety", "weight": 0.5}
     if file:

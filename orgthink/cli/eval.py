@@ -27,6 +27,7 @@ from orgthink.evaluation.compatibility import pool_warning
 from orgthink.evaluation.matching import matched
 from orgthink.evaluation.plan import Evaluation, Resolved, resolve
 from orgthink.evaluation.run import described, evaluate, opened, require_planned, spending
+from orgthink.export.trackers import choose_tracker, require_tracker
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.record.guard import engine_failed, failed_agents, failure_message, unanswered
@@ -75,10 +76,14 @@ class Eval(Options):
     path, agree with those of the first one, on problems that are not evaluated."""
     out: Path | None = None
     """New run folder; without it one under runs/, named after the task and the time."""
+    log: str | None = None
+    """Log each episode's numbers, and the table at the end, to `wandb`, `tensorboard`, `trackio`, `mlflow` or your own
+    tracker as well. A resumed run goes on there."""
     resume: Path | None = None
     """Run folder to go on with. Its settings hold; limits on spending may be others for this time."""
 
     def __call__(self) -> int:
+        require_tracker(self.log)
         if self.resume is None:
             resolved = resolve(self.plan())
             plan, out = resolved.plan, self.out or dated(resolved.plan.task)
@@ -91,13 +96,13 @@ class Eval(Options):
                 plan = run_main(matched(plan, self.match, out.with_name(f"{out.name}-development")))
                 note(*(f"{label}: {how}" for label, how in plan.matched.items()))
                 resolved = resolve(plan)
-            return run_main(conduct(resolved, out))
+            return run_main(conduct(resolved, out, log=self.log))
         limits: dict[str, Any] = {"max_dollars": self.max_dollars, "max_total_tokens": self.max_total_tokens}
-        folder = resumed(self, **limits)
+        folder = resumed(self, **limits, log=self.log)
         higher = {name: limit for name, limit in limits.items() if limit is not None}
         with user_input():
             plan = replace(settings_of(folder, "eval", Evaluation), **higher)
-        return run_main(conduct(resolve(plan), folder))
+        return run_main(conduct(resolve(plan), folder, log=self.log))
 
     def plan(self) -> Evaluation:
         """The plan of the options. UserError for bad input."""
@@ -118,10 +123,12 @@ class Eval(Options):
         )
 
 
-async def conduct(resolved: Resolved, target: RunFolder | Path, *, overwrite: bool = False) -> int:
+async def conduct(
+    resolved: Resolved, target: RunFolder | Path, *, overwrite: bool = False, log: str | None = None
+) -> int:
     """Make a new run at a path, or go on with one; print its table and return the exit code.
 
-    `overwrite` deletes an earlier run at the path.
+    `overwrite` deletes an earlier run at the path. `log` is the run's tracker from now on.
     """
     if isinstance(target, Path):
         require_vacant(target, overwrite=overwrite)
@@ -133,6 +140,7 @@ async def conduct(resolved: Resolved, target: RunFolder | Path, *, overwrite: bo
     async with AsyncExitStack() as stack:
         with stoppable():
             resolved, engines, folder = await stack.enter_async_context(opened(resolved, target, overwrite=overwrite))
+        choose_tracker(folder, log)
         each = [await engines.get(spec) for spec in resolved.plan.engines]
         note(*[engine.notice for engine in each])
         note(price_note([engine.model for engine in each], resolved.plan.prices))

@@ -29,6 +29,7 @@ KINDS = {
     "models": "orgthink.engines:MODELS",
     "tools": "orgthink.tools:MORE_TOOLS",
     "rewards": "orgthink.rewards:REWARDS",
+    "trackers": "orgthink.export.trackers:TRACKERS",
     "recipes": "orgthink.training.recipes.registry:RECIPES",
     "commands": "orgthink.util.registry:COMMANDS",
 }

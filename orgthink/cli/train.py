@@ -11,6 +11,7 @@ from tyro.conf import Positional, arg
 
 from orgthink.cli.options import pairs as by_name
 from orgthink.cli.running import resumed, settings_of, written
+from orgthink.export.trackers import choose_tracker, require_tracker
 from orgthink.record.folder import RunFolder, require_vacant
 from orgthink.util.errors import UserError, required, user_input
 from orgthink.util.extras import needing
@@ -65,6 +66,9 @@ class Train:
     go_on: bool = False
     """If this training has begun in its run folder, go on with it; if it has ended, do nothing: for scripts that are
     called again."""
+    log: str | None = None
+    """Log the metrics of each step to `wandb`, `tensorboard`, `trackio`, `mlflow` or your own tracker as well. A
+    resumed run goes on there."""
     dry_run: bool = False
     """Train nothing: check the settings, and print them and their consequences as JSON; with `--backend verl` also
     verl's settings and the memory of each part. It fails where the run would fail before a GPU is used."""
@@ -83,11 +87,14 @@ class Train:
         if self.cluster and self.backend != "verl":
             raise UserError("--cluster goes with --backend verl")
         verl = self.backend == "verl"
+        if verl and self.log is not None:
+            raise UserError(f"verl has trackers of its own: --cluster 'trainer.logger=[{self.log}]' and no --log")
+        require_tracker(self.log)
         cluster = by_name(self.cluster, "--cluster", "SETTING=VALUE, such as gpus=8")
         place = launch.placement_of(cluster, "cpu" if self.device == "cpu" else "cuda") if verl else None
         if self.resume is not None:
             device = self.device if verl else "auto"
-            folder = resumed(self, backend=self.backend, cluster=self.cluster, device=device)
+            folder = resumed(self, backend=self.backend, cluster=self.cluster, device=device, log=self.log)
             settings_of(folder, "train", recipes.Training)
         else:
             recipe = required(self.recipe, "recipe", "RECIPE")
@@ -105,6 +112,7 @@ class Train:
         if place is not None:
             show(f"the model is in {launch.run(folder, place)}")
             return 0
+        choose_tracker(folder, self.log)
         made = self._go_on(folder)
         show(f"the {'model' if made.name == 'model' else 'result'} is in {made}")
         return 0

@@ -19,6 +19,8 @@ from orgthink.engines import Engines, EngineSpec
 from orgthink.engines.engine import MOST_FAILURES, Engine
 from orgthink.evaluation.grading import awaits_grade, grade_again, grade_safely, graded
 from orgthink.evaluation.plan import Evaluation, PlannedEpisode, Resolved
+from orgthink.export.trackers import tracking
+from orgthink.measure.columns import columns
 from orgthink.measure.usage import Prices, sampled_tokens, spent
 from orgthink.record.episode import Episode, Problem
 from orgthink.record.folder import RunFolder
@@ -184,7 +186,10 @@ async def evaluate(
     _, own, roles = await backings(plan, engines)
     used = [backing.engine for backing in (*own.values(), *roles.values())]
     await grade_again(folder, resolved.task, plan.concurrency)
-    with folder.journal(redo=lambda episode: engine_failed(episode) and not awaits_grade(episode)) as journal:
+    with (
+        folder.journal(redo=lambda episode: engine_failed(episode) and not awaits_grade(episode)) as journal,
+        tracking(folder) as log,
+    ):
         require_planned(resolved.planned, folder, journal.episodes)
         done = {episode.id: episode for episode in journal.episodes}
         left = spending(plan, folder, journal.episodes)
@@ -211,13 +216,17 @@ async def evaluate(
             episode = guard.store(journal, await guard.run(attempted(), broken))
             done[episode.id] = episode
             await left.ended(episode)
-            journal.log(done=len(done), **_line(plan, episode, began))
+            line = _line(plan, episode, began)
+            journal.log(done=len(done), **line)
+            log(len(done), line)
             progress(episode, len(done))
 
         missing = [planned for name, planned in resolved.planned.items() if name not in done]
         await run_all(work, missing, plan.concurrency, stop)
         episodes = resolved.in_order(done.values())
-        folder.write_json("summary.json", resolved.summary(episodes))
+        summary = resolved.summary(episodes)
+        folder.write_json("summary.json", summary)
+        log(len(done), {name: {c.key: c.value(row)["mean"] for c in columns(summary)} for name, row in summary.items()})
     if len(done) < len(resolved.planned) and (why := _gone(used)):
         raise EngineError(
             f"stopped after {len(done)} of {len(resolved.planned)} episodes, because {MOST_FAILURES} requests in a row "

@@ -6,6 +6,7 @@ failed.jsonl     episodes that failed because of the engine and were run again
 metrics.jsonl    one line of numbers a step
 crashes.log      tracebacks of episodes that ended with a bug
 summary.json     measures of the episodes
+tracker.json     where the numbers are logged, besides metrics.jsonl
 view.html        a page about the run
 """
 
@@ -50,8 +51,11 @@ T = TypeVar("T")
 LONGEST_TRACEBACK = 20_000
 """Characters of a traceback that are stored: its end."""
 
+TRACKER = "tracker.json"
+"""The tracker of a run, and the run's id there."""
+
 _FILES = (
-    "config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "crashes.log", "summary.json",
+    "config.json", TRACKER, "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "crashes.log", "summary.json",
     "view.html",
 )  # fmt: skip
 

@@ -14,6 +14,7 @@ from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
 from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.organizations.prompts import Style, prompt
 from orgthink.record.episode import Episode, Grade, Origin, Problem, Sampling
+from orgthink.record.folder import RunFolder
 from orgthink.rewards import EpisodeReward, Score
 from orgthink.runtime import Limits, Organization, Session
 from orgthink.tasks.task import Solution, Split
@@ -142,3 +143,17 @@ RECIPE = Policy(
     )
 )
 """A recipe whose reward and credit are of this file."""
+
+
+class Pips:
+    """A tracker: the names of the numbers of each step, in a text file."""
+
+    def __init__(self, folder: RunFolder, id: str) -> None:
+        self._file = folder.path / "pips.txt"
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        with self._file.open("a") as file:
+            file.write(f"{step}: {', '.join(numbers)}\n")
+
+    def finish(self) -> None:
+        pass

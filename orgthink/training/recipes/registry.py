@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from orgthink.engines import shipped
+from orgthink.export.trackers import tracking
 from orgthink.models.trainable import resolve_device
-from orgthink.record.folder import RunFolder
+from orgthink.record.folder import TRACKER, RunFolder
 from orgthink.tasks.task import MissingFile
 from orgthink.training.recipes.adjust import put
 from orgthink.training.recipes.jobs import Job, Reinforced, Report
@@ -144,8 +145,8 @@ def start(training: Training, path: Path) -> RunFolder:
     return RunFolder.create(path, "train", training, overwrite=unused)
 
 
-_NOTES = ("pairs.json", "trajectories.json", "base.json", "task.json")
-"""Files in which a training remembers what it learns from, and from which weights."""
+_NOTES = ("pairs.json", "trajectories.json", "base.json", "task.json", TRACKER)
+"""Files in which a training remembers what it learns from, from which weights, and where it logs."""
 
 
 def is_unused(path: Path) -> bool:
@@ -180,7 +181,13 @@ def go_on(folder: RunFolder, report: Report) -> Path:
 
     UserError if the folder holds no training, or another process trains in it.
     """
-    made = training_of(folder).job.run(folder, report)
+    with tracking(folder) as log:
+
+        def both(line: dict[str, Any]) -> None:
+            log(line["step"], line)
+            report(line)
+
+        made = training_of(folder).job.run(folder, both)
     return made / "model" if (made / "model").is_dir() else made
 
 
