@@ -469,14 +469,14 @@ def test_organizations_may_have_models_of_their_own(
 
 def test_a_role_with_a_sampling_of_its_own_keeps_the_model_of_its_organization(toy):
     one = Eval(organizations=("after=asyncthink",), models=("after=toy-async",))
-    plan = replace(one, role_sampling=("worker.temperature=0.5",)).plan()
+    plan = replace(one, sampling=("worker.temperature=0.5",)).plan()
     assert (plan.roles["worker"].engine.model, plan.roles["worker"].sampling.temperature) == ("toy-async", 0.5)
     two = replace(one, organizations=("before=asyncthink", *one.organizations))
     with pytest.raises(UserError, match=r"--sampling worker: .* different models .toy, toy-async.: "):
-        replace(two, role_sampling=("worker.temperature=0.5",)).plan()
+        replace(two, sampling=("worker.temperature=0.5",)).plan()
     apart = replace(two, organizations=("before=sequential", "after=asyncthink"))
-    assert replace(apart, role_sampling=("worker.top_p=0.5",)).plan().roles["worker"].engine.model == "toy-async"
-    assert replace(two, roles=("worker=toy",), role_sampling=("worker.top_p=0.5",)).plan().roles.keys() == {"worker"}
+    assert replace(apart, sampling=("worker.top_p=0.5",)).plan().roles["worker"].engine.model == "toy-async"
+    assert replace(two, roles=("worker=toy",), sampling=("worker.top_p=0.5",)).plan().roles.keys() == {"worker"}
 
 
 def backed(plan: Evaluation) -> dict[str, tuple[str | None, int]]:
@@ -521,7 +521,7 @@ def test_options_win_over_what_a_model_was_made_for(toy):
     options = {
         "set": ('pool={"mars": "all"}', "rounds=7"),
         "roles": ("mars=toy-roles",),
-        "role_sampling": ("mars.max_tokens=5", "mars.temperature=0.5"),
+        "sampling": ("mars.max_tokens=5", "mars.temperature=0.5"),
     }
     plan = Eval(model=model, organizations=("paramanager",), prompts="paper", **options).plan()
     organization = plan.organizations["paramanager"].named("mine")
@@ -529,7 +529,7 @@ def test_options_win_over_what_a_model_was_made_for(toy):
     assert backed(plan) == {"mars": ("toy-roles", 5)} and plan.roles["mars"].sampling.temperature == 0.5
     plan = Eval(model=model, organizations=("paramanager",), roles=("mars=toy-roles",)).plan()
     assert backed(plan)["mars"] == ("toy-roles", 100), "only the model is another"
-    plan = Eval(model=model, organizations=("paramanager",), role_sampling=("mars.max_tokens=5",)).plan()
+    plan = Eval(model=model, organizations=("paramanager",), sampling=("mars.max_tokens=5",)).plan()
     assert backed(plan)["mars"] == ("toy-mars", 5)
 
 

@@ -8,9 +8,10 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
+from orgthink.cli.help import overview, rules
 from orgthink.util.errors import EngineUnavailable, Failure, UserError, pick
 from orgthink.util.extras import DEMO, pip_install
 from orgthink.util.redaction import conceal, conceal_url
@@ -29,11 +30,6 @@ NEW_OBJECTS = 20_000
 """New objects that start a garbage collection. An agent is a hundred objects that live long: with CPython's default of
 700, the collector takes half of the time of 10,000 agents."""
 
-
-SEVERAL = (
-    "--organizations", "--models", "--set", "--roles", "--sampling", "--template", "--assume", "--cluster", "--only",
-)  # fmt: skip
-"""Options with several values: `--set A=1 --set B=2` is `--set A=1 B=2`."""
 
 _MEANT = {
     "vote": "eval --organizations majority-vote", "benchmark": "eval", "test": "eval", "solve": "run", "ask": "run",
@@ -86,10 +82,10 @@ def _run(argv: Sequence[str] | None) -> int:
     conceal(os.environ.get("OPENAI_API_KEY", "").strip())
     gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
     set_threads(spare=0 if argv[:1] == ["train"] else 1)
-    if argv[:1] == ["--version"]:
-        show(f"orgthink {__version__}")
-        return 0
     try:
+        if not argv or argv[0] in ("--help", "-h", "--version"):
+            show(f"orgthink {__version__}" if "--version" in argv[:1] else overview())
+            return 0
         return _verb(argv)()
     except (UserError, EngineUnavailable) as error:
         return _complain(str(error))
@@ -105,24 +101,34 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _verb(argv: Sequence[str]) -> Callable[[], int]:
-    """The command of the arguments. tyro's frames become one line."""
-    import tyro
+    """The command of the arguments, and of the file that they name."""
+    from orgthink.cli.options import FromFile, options_in
 
-    first = next(iter(argv), "--help")
+    first = argv[0]
     if first in ELSEWHERE and first not in COMMANDS:
         raise UserError(ELSEWHERE[first])
     known = list(COMMANDS)  # names a package whose entry points cannot be read, before other libraries read them
     # Only the named command is loaded, so that a broken one does not affect the others.
     verbs = {name: COMMANDS[name] for name in known} if first[:1] == "-" else {first: pick("command", first, COMMANDS)}
+    made = _parsed(verbs, argv, {})
+    within = isinstance(made, FromFile) and made.config is not None
+    return _parsed(verbs, argv, options_in(made.config, type(made))) if within else made
+
+
+def _parsed(verbs: Mapping[str, Any], argv: Sequence[str], values: Mapping[str, Any]) -> Any:
+    """The command of the arguments; these values are its defaults. tyro's frames become one line."""
+    import tyro
+
+    file = any(one.startswith("--config") for one in argv)  # it may switch a flag on: then there is --no-FLAG, too
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
             return tyro.extras.subcommand_cli_from_dict(
-                verbs,
+                dict(verbs),
                 prog="orgthink",
-                description="Run, measure and train language models that organize themselves.",
-                args=gathered(argv) or ["--help"],
-                config=(tyro.conf.DisallowNone, tyro.conf.FlagCreatePairsOff),
+                args=argv,
+                config=(tyro.conf.DisallowNone, *(() if file else (tyro.conf.FlagCreatePairsOff,))),
+                registry=rules(verbs.values(), values),
             )
     except OSError as failure:  # while it prints a help text
         give_up_output(failure)
@@ -130,23 +136,6 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
         if not end.code:
             raise
         raise UserError(_unframed(complaint.getvalue())) from None
-
-
-def gathered(argv: Sequence[str]) -> list[str]:
-    """Arguments with all values of a repeated option after its first occurrence: tyro takes only the last ones."""
-    groups: dict[str | int, list[str]] = {}
-    group = groups.setdefault("", [])
-    for place, argument in enumerate(argv):
-        name, equals, value = argument.partition("=")
-        option = name.replace("_", "-")
-        if option in SEVERAL:
-            group = groups.setdefault(option, [option])
-            group += [value] if equals else []
-        elif argument.startswith("--"):
-            group = groups.setdefault(place, [argument])
-        else:
-            group.append(argument)
-    return [argument for group in groups.values() for argument in group]
 
 
 def _unframed(frame: str) -> str:

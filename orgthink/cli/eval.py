@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import arg
 
-from orgthink.cli.options import Options, read_prices
+from orgthink.cli.options import REPEATS, Options, read_prices
 from orgthink.cli.running import (
     exit_code,
     interruptible,
@@ -96,7 +96,7 @@ class Eval(Options):
                 plan = run_main(matched(plan, self.match, out.with_name(f"{out.name}-development")))
                 note(*(f"{label}: {how}" for label, how in plan.matched.items()))
                 resolved = resolve(plan)
-            return run_main(conduct(resolved, out, log=self.log))
+            return run_main(conduct(resolved, out, log=self.log, repeating=self.repeating("eval")))
         limits: dict[str, Any] = {"max_dollars": self.max_dollars, "max_total_tokens": self.max_total_tokens}
         folder = resumed(self, **limits, log=self.log)
         higher = {name: limit for name, limit in limits.items() if limit is not None}
@@ -124,11 +124,17 @@ class Eval(Options):
 
 
 async def conduct(
-    resolved: Resolved, target: RunFolder | Path, *, overwrite: bool = False, log: str | None = None
+    resolved: Resolved,
+    target: RunFolder | Path,
+    *,
+    overwrite: bool = False,
+    log: str | None = None,
+    repeating: str | None = None,
 ) -> int:
     """Make a new run at a path, or go on with one; print its table and return the exit code.
 
-    `overwrite` deletes an earlier run at the path. `log` is the run's tracker from now on.
+    `overwrite` deletes an earlier run at the path. `log` is the run's tracker from now on. `repeating` is the text of
+    the new run's `run.toml`.
     """
     if isinstance(target, Path):
         require_vacant(target, overwrite=overwrite)
@@ -140,6 +146,8 @@ async def conduct(
     async with AsyncExitStack() as stack:
         with stoppable():
             resolved, engines, folder = await stack.enter_async_context(opened(resolved, target, overwrite=overwrite))
+            if repeating is not None:
+                folder.write(REPEATS, repeating)
         choose_tracker(folder, log)
         each = [await engines.get(spec) for spec in resolved.plan.engines]
         note(*[engine.notice for engine in each])

@@ -35,7 +35,7 @@ class ExportProblems:
     """`test` problems are held out from training."""
     seed: int = 0
     """Seed for problem generation."""
-    mixed: Path | None = None
+    mixed: Annotated[Path | None, arg(help_behavior_hint="")] = None
     """Run folder of `orgthink eval` with several samples of each problem. Only problems are written that some samples
     solved and others did not, as in ParaManager (section 4.2)."""
 
@@ -70,9 +70,9 @@ class ExportRows:
     """Recipe whose reward, credit and loss decide the rows, such as `asyncthink-qwen3-math`."""
     out: Path
     """File to write, such as rows.jsonl."""
-    set: Annotated[tuple[str, ...], arg(metavar="SETTING=VALUE")] = ()
+    set: Annotated[tuple[str, ...], arg(metavar="SETTING=VALUE", help_behavior_hint="")] = ()
     """Settings of the recipe, as `orgthink train` takes them."""
-    trust: bool = False
+    trust: Annotated[bool, arg(help_behavior_hint="")] = False
     """Run the code that the run folder names as `file.py:Name` or `package.module:Name`, and the programs in its
     answers, to grade them again."""
 
@@ -104,7 +104,7 @@ class ExportOtlp:
     """Run folder."""
     endpoint: Annotated[str, arg(metavar="URL")] = "http://localhost:4318"
     """Base URL of the collector."""
-    content: bool = False
+    content: Annotated[bool, arg(help_behavior_hint="")] = False
     """Send prompts, replies and results too."""
 
     def __call__(self) -> int:

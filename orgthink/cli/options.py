@@ -1,7 +1,8 @@
-"""Shared model and budget options."""
+"""Shared options: a file of options, the model, the budgets."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -17,12 +18,45 @@ from orgthink.measure.usage import Price
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.training.recipes.adjust import put
 from orgthink.util.errors import UserError, pick
-from orgthink.util.settings import require_known, typed
+from orgthink.util.redaction import redact_values
+from orgthink.util.settings import plain, require_known, typed
 from orgthink.util.tabular import json_object, toml_tables
+
+REPEATS = "run.toml"
+"""File of a run folder with the options that repeat the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class FromFile:
+    """The options of a command, which may stand in a file."""
+
+    config: Path | None = None
+    """TOML file with options by their names, such as max-tokens = 512; options of the command line win. Each folder
+    of run, eval and train has one that repeats it, DIR/run.toml."""
+
+    def repeating(self, command: str) -> str:
+        """The text of a file that repeats this command, in the same working directory."""
+        lines = [
+            f"{name.replace('_', '-')} = {json.dumps(value, ensure_ascii=False)}\n"
+            for name, value in redact_values(plain(self)).items()
+            if name not in ("config", "out", "resume", "json", "dry_run", "go_on")
+            and (value or value == 0)
+            and value is not False
+        ]
+        return f"# Repeats this run: orgthink {command} --config {REPEATS}\n{''.join(lines)}"
+
+
+def options_in(file: Path, command: type) -> dict[str, Any]:
+    """The options of a command in a TOML file, by the name of their field. UserError, with the file, for an unknown
+    name or a value that does not fit."""
+    values = {name.replace("-", "_"): value for name, value in toml_tables(file).items()}
+    require_known(command, values, [str(file)])
+    made = typed(command, values, file)
+    return {name: getattr(made, name) for name in values}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(FromFile):
     """The model, the budgets, and the settings of the organizations."""
 
     model: str | None = None
@@ -56,7 +90,7 @@ class Options:
     roles: Annotated[tuple[str, ...], arg(metavar="ROLE=MODEL[@URL]")] = ()
     """Other models for some roles, such as worker=FOLDER or coder=NAME@https://SERVER/v1; the server is that of --url
     by default."""
-    role_sampling: Annotated[tuple[str, ...], arg(name="sampling", metavar="ROLE.SETTING=VALUE")] = ()
+    sampling: Annotated[tuple[str, ...], arg(metavar="ROLE.SETTING=VALUE")] = ()
     """Settings max_tokens, temperature and top_p of some roles, such as verifier.temperature=0.6."""
     template: Annotated[tuple[str, ...], arg(metavar="[ROLE.]NAME=VALUE")] = ()
     """Arguments of the model's chat template, such as enable_thinking=false; with a role or label, of the model that
@@ -70,7 +104,7 @@ class Options:
         """The plan of these options for organizations `NAME` or `LABEL=NAME`. `models` are `LABEL=MODEL[@URL]`."""
         if self.deadline == 0:
             raise UserError("--deadline 0: an episode needs some seconds; without the option it has no deadline")
-        samplings = by_role(self.role_sampling, "--sampling", "ROLE.SETTING=VALUE")
+        samplings = by_role(self.sampling, "--sampling", "ROLE.SETTING=VALUE")
         for name in samplings.get("", ()):
             raise UserError(f"--sampling {name}=…: write ROLE.SETTING=VALUE")
         templates = by_role(self.template, "--template", "[ROLE.]NAME=VALUE")
@@ -164,10 +198,7 @@ def read_prices(file: Path | None) -> dict[str, Price]:
         return {}
     values = json_object(file) if file.suffix == ".json" else toml_tables(file)
     prices = typed(dict[str, Price], values, file)
-    try:
-        require_known(dict[str, Price], values)
-    except UserError as error:
-        raise UserError(f"{file}: {error}") from None
+    require_known(dict[str, Price], values, [f"{file}:"])
     if not prices:
         raise UserError(f"{file} names no model")
     return prices

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.options import Options
+from orgthink.cli.options import REPEATS, Options
 from orgthink.cli.running import note, return_notes
 from orgthink.engines import Engines, EngineSpec
 from orgthink.evaluation.compatibility import pool_warning
@@ -67,7 +67,9 @@ class RunCommand(Options):
             except WrongReturn as error:
                 raise UserError(str(error)) from error
         if self.out is not None:
-            with RunFolder.create(self.out, "run", plan).journal() as journal:
+            folder = RunFolder.create(self.out, "run", plan)
+            folder.write(REPEATS, self.repeating("run"))
+            with folder.journal() as journal:
                 journal.append(episode)
         show(json.dumps(as_json(episode)) if self.json else as_text(episode))
         lacking = None if episode.answer else f"no answer: {': '.join(unanswered(episode))}"

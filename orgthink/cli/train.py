@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from orgthink.cli.options import REPEATS, FromFile
 from orgthink.cli.options import pairs as by_name
 from orgthink.cli.running import resumed, settings_of, written
 from orgthink.export.trackers import choose_tracker, require_tracker
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Train:
+class Train(FromFile):
     """Train a model by a recipe; checkpoints are Hugging Face folders.
 
     Ctrl-C finishes the step and saves; a second one stops at once. `--resume DIR` goes on exactly where it was saved.
@@ -109,6 +110,7 @@ class Train:
                 show(f"{path} has ended: its last checkpoint is {last}")
                 return 0
             folder = begun or recipes.start(training, path)
+            folder.write(REPEATS, self.repeating("train"))
         if place is not None:
             show(f"the model is in {launch.run(folder, place)}")
             return 0

@@ -55,8 +55,8 @@ TRACKER = "tracker.json"
 """The tracker of a run, and the run's id there."""
 
 _FILES = (
-    "config.json", TRACKER, "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "crashes.log", "summary.json",
-    "view.html",
+    "config.json", "run.toml", TRACKER, "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "crashes.log",
+    "summary.json", "view.html",
 )  # fmt: skip
 
 _PREPARED = ("archive.json", "best.json", "bank.json", "population.json", "prepared.json", "spent.json")

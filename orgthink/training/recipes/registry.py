@@ -145,8 +145,8 @@ def start(training: Training, path: Path) -> RunFolder:
     return RunFolder.create(path, "train", training, overwrite=unused)
 
 
-_NOTES = ("pairs.json", "trajectories.json", "base.json", "task.json", TRACKER)
-"""Files in which a training remembers what it learns from, from which weights, and where it logs."""
+_NOTES = ("pairs.json", "trajectories.json", "base.json", "task.json", "run.toml", TRACKER)
+"""Files in which a training remembers what it learns from, from which weights, by which options, and where it logs."""
 
 
 def is_unused(path: Path) -> bool:

@@ -81,7 +81,7 @@ def lay_out(page: Path) -> None:
 
 def understood(words: list[str]) -> None:
     """The parser accepts the words; recipes, organizations, tasks and settings that they name exist."""
-    if words == ["--version"]:
+    if words[0].startswith("--"):  # of no command: help, the version, a completion
         return
     model = "pocket-manager" if "paramanager" in words else "pocket-base"
     verb = _verb(
