@@ -37,11 +37,11 @@ from orgthink.runtime.session import Session
 from orgthink.tasks import TASKS, Grader, task_named
 from orgthink.tasks.task import Split, Task
 from orgthink.util.errors import UserError, pick, required, user_input
-from orgthink.util.progress import Advance, tell
-from orgthink.util.progress import progress as progress_bar
 from orgthink.util.registry import LOCAL
 from orgthink.util.settings import plain
 from orgthink.util.tabular import store_rows
+from orgthink.util.terminal import Advance, tell
+from orgthink.util.terminal import progress as progress_bar
 
 __all__ = [
     "Agent", "Episode", "Grade", "Message", "Organization", "Problem", "Run", "Session", "Training", "aevaluate",

@@ -24,7 +24,7 @@ from orgthink.record.episode import Edge, EdgeKind, Grade, Problem
 from orgthink.record.folder import RunFolder
 from orgthink.tasks.task import Split, Task
 from orgthink.util.errors import UserError
-from orgthink.util.progress import progress
+from orgthink.util.terminal import progress
 
 ROWS = [{"question": "What is 3 * 4?", "answer": 12}, {"question": "What is 5 * 7?", "answer": "35"}]
 HOSTILE = "<script>alert(1)</script>"

@@ -35,7 +35,7 @@ from orgthink.runtime.clock import run_main
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Split
 from orgthink.util.errors import required, user_input
-from orgthink.util.progress import progress
+from orgthink.util.terminal import progress
 
 
 @dataclass(frozen=True, kw_only=True)

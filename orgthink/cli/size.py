@@ -10,8 +10,7 @@ from tyro.conf import Positional, arg
 
 from orgthink.cli.options import pairs
 from orgthink.cli.table import aligned
-from orgthink.util.errors import UserError, user_input
-from orgthink.util.extras import needing
+from orgthink.util.errors import UserError, needing, user_input
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:

@@ -14,10 +14,8 @@ from orgthink.cli.options import pairs as by_name
 from orgthink.cli.running import resumed, settings_of, written
 from orgthink.export.trackers import choose_tracker, require_tracker
 from orgthink.record.folder import RunFolder, require_vacant
-from orgthink.util.errors import UserError, required, user_input
-from orgthink.util.extras import needing
-from orgthink.util.progress import progress
-from orgthink.util.terminal import show
+from orgthink.util.errors import UserError, needing, required, user_input
+from orgthink.util.terminal import progress, show
 
 if TYPE_CHECKING:
     from orgthink.training.cluster.verl.launch import Placement

@@ -25,8 +25,7 @@ from orgthink.engines.engine import Engine, EngineUnavailable
 from orgthink.models.adapters import base_of, is_adapter, merged
 from orgthink.models.context import RESERVED
 from orgthink.models.hub import cached, fetched, is_gguf, is_hub_id, resolve, source_of
-from orgthink.util.errors import UserError, pick, require_at_least, required, user_input
-from orgthink.util.extras import DEMO, pip_install
+from orgthink.util.errors import DEMO, UserError, pick, pip_install, require_at_least, required, user_input
 from orgthink.util.references import is_reference, references, split_reference
 from orgthink.util.registry import Registry
 from orgthink.util.secrets import expand, referred

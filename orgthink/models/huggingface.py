@@ -20,8 +20,7 @@ from orgthink.models.decoder import Attend
 from orgthink.models.lora import ADAPTER, LoraSettings, read_tensors
 from orgthink.models.model_files import indexed_weights
 from orgthink.models.tree_attention import tree_attention
-from orgthink.util.errors import UserError
-from orgthink.util.extras import needing
+from orgthink.util.errors import UserError, needing
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import reason
 

@@ -9,8 +9,7 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import Any
 
-from orgthink.util.errors import ToolError, UserError
-from orgthink.util.extras import pip_install
+from orgthink.util.errors import ToolError, UserError, pip_install
 from orgthink.util.isolated import IsolatedProcess, ProcessEnded, processor_seconds, serve
 
 SECONDS = 2

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orgthink.util.errors import UserError
-from orgthink.util.extras import needing
+from orgthink.util.errors import UserError, needing
 from orgthink.util.files import made, read_whole, write_whole
 
 TABLES = (".parquet", ".jsonl", ".json", ".csv")

@@ -11,8 +11,7 @@ from html import escape
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode
-from orgthink.util.progress import in_notebook
-from orgthink.util.terminal import clean, excerpt, show
+from orgthink.util.terminal import clean, excerpt, in_notebook, show
 from orgthink.view import render
 from orgthink.view.layout import Bar, Wait, layout
 from orgthink.view.transcript import transcript

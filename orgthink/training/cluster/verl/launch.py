@@ -24,8 +24,7 @@ from orgthink.training.cluster.verl.attention import ROWS
 from orgthink.training.recipes.base_model import model_folder, require_same_problems
 from orgthink.training.recipes.jobs import Job, Reinforced
 from orgthink.training.recipes.registry import training_of
-from orgthink.util.errors import UserError, require_at_least
-from orgthink.util.extras import pip_install
+from orgthink.util.errors import UserError, pip_install, require_at_least
 from orgthink.util.settings import typed
 
 VERSIONS = ("0.9", "0.10")
