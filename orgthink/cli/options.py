@@ -134,7 +134,7 @@ class Options(FromFile):
         self, given: Sequence[str], option: str, form: str, templates: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, EngineSpec]:
         """Engines by role or label. Those without a server of their own have that of the options."""
-        named = pairs(given, option, form)
+        named = by_name(given, option, form)
         return {name: served_spec(model, self.url, self.streams, templates.get(name)) for name, model in named.items()}
 
     def _organizations(
@@ -147,7 +147,7 @@ class Options(FromFile):
         return found
 
     def _set(self, given: str, organizations: Mapping[str, OrganizationSpec]) -> None:
-        ((place, value),) = pairs([given], "--set", "[LABEL.]SETTING=VALUE").items()
+        ((place, value),) = by_name([given], "--set", "[LABEL.]SETTING=VALUE").items()
         named = sorted((one for one in organizations if place.startswith(f"{one}.")), key=len)[-1:]  # `v1` and `v1.5`
         path = place.removeprefix(f"{named[0]}.") if named else place
         meant = [organizations[one] for one in named or organizations]
@@ -170,7 +170,7 @@ def known_settings(how: OrganizationSpec) -> list[str]:
     return [field.name for field in fields(cls) if field.name != "name"]  # type: ignore[arg-type]  # all are dataclasses
 
 
-def pairs(given: Sequence[str], option: str, form: str) -> dict[str, str]:
+def by_name(given: Sequence[str], option: str, form: str) -> dict[str, str]:
     """The values by what stands before the `=`; UserError without it, and for a name that is given twice."""
     found: dict[str, str] = {}
     for one in given:
@@ -186,7 +186,7 @@ def pairs(given: Sequence[str], option: str, form: str) -> dict[str, str]:
 def by_role(given: Sequence[str], option: str, form: str) -> dict[str, dict[str, Any]]:
     """The values by role and name; those without a role under an empty one."""
     found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-    for place, value in pairs(given, option, form).items():
+    for place, value in by_name(given, option, form).items():
         role, _, name = place.rpartition(".")
         put(found[role], dict[str, Any], f"{name}={value}")
     return dict(found)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.options import pairs
+from orgthink.cli.options import by_name
 from orgthink.cli.table import aligned
 from orgthink.util.errors import UserError, needing, user_input
 from orgthink.util.terminal import show
@@ -58,7 +58,7 @@ class Size:
                 job = recipes.adjusted(job, {}, self.set)
         config = config_of(self.model or (self.what if job is None else model_of(self.what, job)))
         try:
-            assumed = pairs(self.assume, "--assume", "NAME=VALUE, such as sampled=700")
+            assumed = by_name(self.assume, "--assume", "NAME=VALUE, such as sampled=700")
             found = plans(job, config, self.gpus, self.gpu, assumed)
             lines = (*summary(found[-1]), *table(found))
         except OverflowError as error:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.options import REPEATS, FromFile
-from orgthink.cli.options import pairs as by_name
+from orgthink.cli.options import REPEATS, FromFile, by_name
 from orgthink.cli.running import resumed, settings_of, written
 from orgthink.export.trackers import choose_tracker, require_tracker
 from orgthink.record.folder import RunFolder, require_vacant

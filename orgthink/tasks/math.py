@@ -1,6 +1,6 @@
 r"""Mathematics with a short final answer, from a file of rows like DeepScaleR's (section 4.3 of AsyncThink).
 
-The columns are those of `orgthink.tasks.columns`. The file is the split: use one for training and another for testing.
+The columns are those of `orgthink.tasks.rows`. The file is the split: use one for training and another for testing.
 """
 
 from __future__ import annotations

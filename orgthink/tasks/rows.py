@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from itertools import islice
 from math import isfinite
@@ -17,10 +17,17 @@ from typing import Any
 
 from orgthink.grammar.solution import final_result
 from orgthink.record.episode import Grade, Problem
-from orgthink.tasks.columns import ANSWERS, OTHERS, QUESTIONS, TESTS, first, recognise
 from orgthink.tasks.math_guard import extract, literal
 from orgthink.tasks.task import FileTask, Solution, Split, placed, require_shallow
 from orgthink.util.errors import UserError
+
+QUESTIONS = ("problem", "question", "prompt", "text", "input")
+TESTS = ("test_list", "test")
+"""Columns with the tests of a program, which are its answer."""
+ANSWERS = ("answer", "target", "expected_answer", "final_answer", "solution", "answerkey", *TESTS)
+"""Names of columns in public data sets, the preferred ones first; capitals do not matter."""
+OTHERS = ("choices", "options", "entry_point", "test_setup_code", "test_imports")
+"""Columns with the options of a multiple-choice question, or with the function and the imports of the tests."""
 
 SEEN = 100
 """Rows from which the grader is guessed."""
@@ -156,6 +163,23 @@ def columns_of(row: Any) -> tuple[str, str]:
     if not isinstance(row, Mapping):
         raise UserError("not an object with a question and an answer")
     return recognise(name for name, value in row.items() if text_of(value))
+
+
+def recognise(columns: Iterable[str]) -> tuple[str, str]:
+    """The column of the questions and that of the answers, spelled as in the table. UserError without one of them."""
+    names = list(columns)
+    question, answer = first(QUESTIONS, names), first(ANSWERS, names)
+    if question is None or answer is None:
+        wanted = ", ".join((ANSWERS if question else QUESTIONS)[:3])
+        has = f"the row has {', '.join(map(str, names))[:80]}" if names else "the row is empty"
+        raise UserError(f"no column with the {'answer' if question else 'question'} ({wanted}): {has}")
+    return question, answer
+
+
+def first(wanted: Iterable[str], columns: Iterable[str]) -> str | None:
+    """The first wanted column that is there, spelled as in the table; `None` without one."""
+    known = {str(name).strip().lower(): name for name in columns}
+    return next((known[name] for name in wanted if name in known), None)
 
 
 def text_of(value: Any) -> str:

@@ -11,8 +11,7 @@ from typing import Any
 
 from orgthink.grammar.solution import in_fences
 from orgthink.record.episode import Grade, Problem, Status
-from orgthink.tasks.columns import TESTS, first
-from orgthink.tasks.rows import RowTask
+from orgthink.tasks.rows import TESTS, RowTask, first
 from orgthink.tools.bubblewrap import SandboxLimits
 from orgthink.tools.python import CodeRunner, unindented
 from orgthink.tools.sandbox import runner_named

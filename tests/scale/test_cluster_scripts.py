@@ -20,7 +20,7 @@ import pytest
 
 from orgthink.cli import _verb, main
 from orgthink.cli.eval import Eval
-from orgthink.cli.options import pairs as by_name
+from orgthink.cli.options import by_name
 from orgthink.cli.train import Train
 from orgthink.training.cluster.sizing.model import config_of
 from orgthink.training.cluster.sizing.plan import GIB, Plan

@@ -15,7 +15,7 @@ from orgthink.cli.eval import Eval
 from orgthink.record.episode import Grade, Problem, Status
 from orgthink.runtime.agent import Result
 from orgthink.tasks import TASKS, file_of, task_named, task_of
-from orgthink.tasks.columns import recognise
+from orgthink.tasks.rows import recognise
 from orgthink.tasks.vote import vote
 from orgthink.tools import code_task
 from orgthink.util.errors import UserError
