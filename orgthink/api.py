@@ -16,17 +16,19 @@ from functools import partial, wraps
 from inspect import signature
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from orgthink.engines import Engines, EngineSpec, engine_spec, served_spec
 from orgthink.engines.engine import Engine
 from orgthink.evaluation import run
+from orgthink.evaluation.matching import matched
 from orgthink.evaluation.plan import QUESTION, Evaluation, make_plan, resolve, up_to
 from orgthink.evaluation.specs import OrganizationSpec, labelled, on_models
+from orgthink.export.trackers import choose_tracker, require_tracker
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import Price
 from orgthink.record.episode import Episode, Grade, Message, Problem
-from orgthink.record.folder import RunFolder, dated
+from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.results import Run, Training, load_run, load_training
 from orgthink.runtime.agent import Agent, Watcher
 from orgthink.runtime.approval import Approve
@@ -67,7 +69,7 @@ AnyOrganization = str | Organization | type | Callable[..., Any]
 
 UNSEEN: AbstractContextManager[Advance] = nullcontext(lambda done, text: None)
 """Progress that is not shown."""
-WITH_RESUME = {"resume", "progress", "report", "max_dollars", "max_total_tokens"}
+WITH_RESUME = {"resume", "progress", "report", "log", "max_dollars", "max_total_tokens"}
 """Arguments that may be given together with `resume`."""
 
 
@@ -83,7 +85,8 @@ def organization(name: str, **settings: Any) -> Organization:
 
 
 def _checked(work: Callable[P, T]) -> Callable[P, T]:
-    """A function that raises UserError for an argument that it lacks, and for one that the folder of `resume` holds."""
+    """A function that raises UserError for an argument that it lacks, for one that the folder of `resume` holds, and
+    for a tracker that is not installed."""
     known = signature(work).parameters
 
     @wraps(work)
@@ -92,6 +95,7 @@ def _checked(work: Callable[P, T]) -> Callable[P, T]:
             pick("argument", name, known)
         if options.get("resume") is not None and (args or options.keys() - WITH_RESUME):
             raise UserError("resume takes everything else from the folder: give it alone")
+        require_tracker(options.get("log"))  # type: ignore[arg-type]  # a name, or None
         return work(*args, **options)
 
     return checked
@@ -185,8 +189,10 @@ async def aevaluate(
     prices: Mapping[str, Price] | None = None,
     max_dollars: float | None = None,
     max_total_tokens: int | None = None,
+    match: Literal["tokens", "path"] | None = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
+    log: str | None = None,
     progress: bool | Callable[[Episode, int], None] = True,
 ) -> Run:
     """Evaluate organizations on `n` problems of a task, `samples` times each, and store a run folder.
@@ -199,14 +205,17 @@ async def aevaluate(
 
     `n`, `samples` and `temperature` are by default 100 (or all rows), 1 and 1.0, or a benchmark's convention. `prices`
     of the models, by name, put dollars into the summary. `max_dollars` and `max_total_tokens` limit all episodes
-    together. `out` is a new folder, by default one under runs/.
+    together. `match` chooses the votes or `max_tokens` of each further organization so that its mean tokens, or its
+    mean critical path, agree with those of the first one, on other problems. `out` is a new folder, by default one
+    under runs/.
 
     `resume` is a run folder to go on with: only missing and failed episodes run. All other arguments are read from it,
     except the limits on spending. Tasks, organizations and engines that only this process has cannot be resumed by
     another one.
 
-    `progress` shows a bar in a terminal or notebook; a function gets every episode that ends and the number of ended
-    ones instead. UserError for bad input.
+    `log` names a tracker that gets the numbers too, such as `wandb`; a resumed run goes on there. `progress` shows a
+    bar in a terminal or notebook; a function gets every episode that ends and the number of ended ones instead.
+    UserError for bad input.
     """
     given: dict[EngineSpec, Engine] = {}
     target: RunFolder | Path
@@ -244,7 +253,12 @@ async def aevaluate(
             max_dollars=max_dollars,
             max_total_tokens=max_total_tokens,
         )
+        if match is not None:
+            require_vacant(target)
+            plan = await matched(resolve(plan).plan, match, target.with_name(f"{target.name}-development"), given)
+            tell("\n".join(f"{label}: {how}" for label, how in plan.matched.items()))
     async with run.opened(resolve(plan), target, given) as (resolved, engines, folder):
+        choose_tracker(folder, log)
         with progress_bar(len(resolved.planned), unseen=False) if progress is True else UNSEEN as advance:
             watch = progress if callable(progress) else lambda episode, done: advance(done, run.described(episode))
             try:
@@ -270,6 +284,7 @@ def train(
     device: str | None = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
+    log: str | None = None,
     report: Callable[[dict[str, Any]], None] = lambda line: None,
     progress: bool = True,
 ) -> Training:
@@ -280,8 +295,9 @@ def train(
     and `seed` are by default the recipe's. `settings` are settings of the recipe by their path, such as
     `{"rollout.group": 16}`, `template` arguments of the chat template, `device` is `cpu`, `cuda` or `auto`.
 
-    `out` is a new run folder, by default runs/RECIPE; `resume` is one to go on with. `report` gets the metrics of each
-    step. `progress` shows a bar in a terminal or notebook.
+    `out` is a new run folder, by default runs/RECIPE; `resume` is one to go on with. `log` names a tracker that gets
+    the metrics too, such as `wandb`. `report` gets the metrics of each step. `progress` shows a bar in a terminal or
+    notebook.
 
     At Ctrl-C the step ends and a checkpoint is saved. In a notebook a thread trains, and calls `report`. UserError for
     bad input.
@@ -312,6 +328,7 @@ def train(
     def trained() -> Training:
         with user_input():
             folder = begun() if resume is None else RunFolder.open(Path(resume))
+            choose_tracker(folder, log)
             how = recipes.training_of(folder).job.settings
             with progress_bar(how.steps, prefix="step ", unseen=False) if progress else UNSEEN as advance:
 

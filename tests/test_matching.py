@@ -13,6 +13,7 @@ from rule_engine import RuleEngine
 from small import TASK_OF_SUMS, TASK_OF_THREE
 from terse import TERSE
 
+import orgthink
 import orgthink.engines
 from orgthink.cli import main
 from orgthink.engines import Engines
@@ -179,3 +180,28 @@ def test_the_command_says_what_was_chosen_and_stores_it(capsys: pytest.CaptureFi
     assert config["settings"]["organizations"]["theirs"]["settings"]["samples"] == 3
     assert Path("run-development/theirs-8/episodes.jsonl").is_file()
     assert main(["eval", "--resume", "run"]) == 1
+
+
+def in_python(**settings: object) -> orgthink.Run:
+    votes = {"ours": orgthink.organization("majority-vote", samples=3, prompts=TERSE)}
+    votes["theirs"] = orgthink.organization("majority-vote", samples=8, prompts=TERSE)
+    given = {"task": TASK_OF_SUMS, "organizations": votes, "model": RuleEngine(long_or_short), "n": 3, **settings}
+    return orgthink.evaluate(**given, capacity=8, max_tokens=100, progress=False)
+
+
+def test_python_matches_an_open_engine(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(orgthink.engines, "open_engine")  # the one that is given is used for the trials too
+    run = in_python(match="tokens", out="run")
+    stored = RunFolder.open(run.path).settings("eval", Evaluation)
+    assert stored.organizations["theirs"].settings["samples"] == 3 and "(+0%)" in stored.matched["theirs"]
+    assert {len(one.traces) for one in run.episodes} == {4}
+    assert Path("run-development/theirs-8/episodes.jsonl").is_file()
+
+
+def test_python_refuses_another_cost_and_a_folder_with_a_run():
+    with pytest.raises(UserError, match="unknown cost to match 'seconds': one of path, tokens"):
+        in_python(match="seconds", out="run")
+    in_python(out="run")
+    with pytest.raises(UserError, match="already holds a run"):
+        in_python(match="tokens", out="run")
+    assert not Path("run-development").exists()

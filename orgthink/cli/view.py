@@ -26,7 +26,7 @@ from orgthink.util.terminal import show
 from orgthink.view import live_page, render
 from orgthink.view.curves import curves, named
 from orgthink.view.growing import Growing
-from orgthink.view.transcript import transcript
+from orgthink.view.picture import transcript
 
 HOST = "127.0.0.1"
 """Only this machine can connect: a run may be confidential."""

@@ -7,14 +7,15 @@ off at the mean: costs vary from problem to problem, as they do with the first o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
-from orgthink.engines import Engines
+from orgthink.engines import Engines, EngineSpec
+from orgthink.engines.engine import Engine
 from orgthink.evaluation.plan import Evaluation, resolve
 from orgthink.evaluation.run import evaluate, open_plan
 from orgthink.evaluation.specs import OrganizationSpec
@@ -22,7 +23,7 @@ from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.folder import RunFolder
 from orgthink.record.guard import engine_failed
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, pick
 
 PROBLEMS, LEAST = 32, 4
 """Development problems, and the fewest that are accepted."""
@@ -31,15 +32,21 @@ ROUNDS = 5
 COSTS = {"tokens": sampled_tokens, "path": critical_path}
 
 
-async def matched(plan: Evaluation, by: Literal["tokens", "path"], folder: Path) -> Evaluation:
+async def matched(
+    plan: Evaluation,
+    by: Literal["tokens", "path"],
+    folder: Path,
+    given: Mapping[EngineSpec, Engine] | None = None,
+) -> Evaluation:
     """The plan with a setting for each baseline, and in `matched` what was chosen and what remains of the difference.
 
     At equal tokens, organizations with `samples` get another number of votes; all others another `max_tokens`. The
-    episodes are stored in `folder`. UserError for a task without further problems.
+    episodes are stored in `folder`. `given` engines are open already and stay open. UserError for a task without
+    further problems.
     """
     (reference, first), *baselines = plan.organizations.items()
     found, lines = dict(plan.organizations), dict[str, str]()
-    async with Engines() as engines:
+    async with Engines(given) as engines:
         cost = partial(_cost, plan, by, folder, engines)
         target = await cost(reference, first, "max_tokens", plan.budget_of(reference)[0].max_tokens)
         for label, spec in baselines:
@@ -82,6 +89,7 @@ async def _cost(
     number: int,
 ) -> float:
     """The mean cost of an organization with a setting, over development problems."""
+    measure = pick("cost to match", by, COSTS)
     alone = {label: _with(spec, setting, number)}
     whole = resolve(replace(plan, organizations=alone, n=plan.n + PROBLEMS, samples=1))
     others = dict(list(whole.planned.items())[plan.n :])
@@ -89,7 +97,7 @@ async def _cost(
         raise UserError(f"--match needs other problems: {plan.task} has {whole.plan.n}, so give a smaller --n")
     opened = replace(whole, plan=await open_plan(whole.plan, engines), planned=others)
     run = RunFolder.create(folder / f"{label}-{number}", "eval", opened.plan, overwrite=True)
-    costs = [COSTS[by](one) for one in await evaluate(opened, engines, run) if not engine_failed(one)]
+    costs = [measure(one) for one in await evaluate(opened, engines, run) if not engine_failed(one)]
     if not any(costs):
         raise UserError(f"--match: {label} sampled nothing on {len(others)} other problems: see {run.path}")
     return fmean(costs)

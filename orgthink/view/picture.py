@@ -1,20 +1,19 @@
-"""An episode in a notebook: its picture as SVG, a lane for each agent over decoding steps, or its whole page.
+"""One episode: its picture as SVG, a lane for each agent over decoding steps; its page in a notebook; its text.
 
 Text of models is never markup, and the picture has no script.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
-from orgthink.record.episode import Episode
+from orgthink.record.episode import Episode, Origin, Trace
 from orgthink.util.terminal import clean, excerpt, in_notebook, show
 from orgthink.view import render
 from orgthink.view.layout import Bar, Wait, layout
-from orgthink.view.transcript import transcript
 
 WIDTH, LEFT, LANE = 760, 170, 26
 """Pixels: of the picture, of the names, and of a lane."""
@@ -87,3 +86,34 @@ def _svg(episode: Episode) -> str:
     ]
     size = f"viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' height='{height}' style='max-width:100%'"
     return f"<svg {size} fill='currentColor' font-size='12' role='img'>{''.join(parts)}</svg>"
+
+
+def transcript(episode: Episode) -> str:
+    """Everything that the agents were told and said, in order of time, as in the case studies of ParaManager (Figures 7
+    and 8). Model text stands there as it is."""
+    turns = sorted((turn for trace in episode.traces for turn in _turns(trace)), key=lambda turn: turn[0])
+    answer = "no answer" if episode.answer is None else episode.answer
+    grade = "" if episode.grade is None else f" ({episode.grade.correct} of {episode.grade.required} correct)"
+    blocks = [
+        f"Episode {excerpt(episode.id)}",
+        *(f"{excerpt(who)}:\n{text.strip()}" for _, who, text in turns),
+        f"Answer: {answer}{grade}",
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _turns(trace: Trace) -> Iterator[tuple[float, str, str]]:
+    """When an agent was told or said something, who it was, and the text."""
+    model = f", {trace.model}" if trace.model else ""
+    names = {
+        Origin.PROMPT: "prompt",
+        Origin.SAMPLED: trace.role + model,
+        Origin.INJECTED: "told",
+    }
+    at = trace.start
+    for span in trace.spans:
+        at = at if span.start is None else max(at, span.start)
+        yield at, f"{trace.agent} [{names[span.origin]}]", span.text
+    if trace.is_code and trace.parent is not None:
+        text = trace.returned or trace.error or ""
+        yield trace.end, f"{trace.agent} [{trace.role}, {trace.status}]", text

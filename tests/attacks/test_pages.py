@@ -21,7 +21,7 @@ from orgthink.record.episode import (
     Trace,
 )
 from orgthink.view import render
-from orgthink.view.transcript import transcript
+from orgthink.view.picture import transcript
 
 MARKUP = "Text of a model, a problem or a folder is never markup of the page, and the page loads nothing."
 

@@ -13,11 +13,13 @@ from tiny_policy import TINY
 from tiny_recipes import ASYNCTHINK, TASK, TERSE
 from tiny_recipes import named as recipe
 
+import orgthink
 from orgthink.cli import main
 from orgthink.export import trackers
 from orgthink.export.trackers import choose_tracker
 from orgthink.record.folder import RunFolder
 from orgthink.training.recipes.registry import go_on
+from orgthink.util.errors import UserError
 from orgthink.view.curves import numbers
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
@@ -158,3 +160,20 @@ def test_a_wrong_name_gets_a_suggestion(tmp_path: Path, capsys: pytest.CaptureFi
 def test_a_new_run_in_the_folder_of_an_unused_one_has_no_tracker(tmp_path: Path) -> None:
     choose_tracker(begun(tmp_path / "run", ASYNCTHINK), named("Kept"))
     assert not (begun(tmp_path / "run", ASYNCTHINK).path / "tracker.json").exists()
+
+
+def test_python_logs_a_training_and_a_resumed_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tracked = {"log": named("Kept"), "progress": False}
+    trained = orgthink.train(
+        recipe("ASYNCTHINK"), model=TINY, device="cpu", steps=2, out=tmp_path / "trained", **tracked
+    )
+    assert [line["step"] for line in kept(trained.path)[:-1]] == [1, 2]
+    few = {"n": 2, "prompts": TERSE, "max_tokens": 24, "concurrency": 1, "max_total_tokens": 1}
+    run = orgthink.evaluate(TASK, ["sequential"], model=TINY, **few, out=tmp_path / "run", progress=False)
+    assert not (run.path / "kept.jsonl").exists()
+    orgthink.evaluate(resume=run.path, max_total_tokens=100_000, **tracked)
+    assert [line["step"] for line in kept(run.path)[:-1]] == [2, 2], "the second episode, and the table"
+    monkeypatch.setattr(trackers, "find_spec", lambda package: None)
+    with pytest.raises(UserError, match="pip install wandb"):
+        orgthink.train(recipe("ASYNCTHINK"), model=TINY, out=tmp_path / "other", log="wandb")
+    assert not (tmp_path / "other").exists()

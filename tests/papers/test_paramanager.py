@@ -38,7 +38,7 @@ from orgthink.tools.search import search_tool
 from orgthink.tools.toolbox import TOOLS, toolbox
 from orgthink.training.rows import policy_row, row_of
 from orgthink.util.errors import ToolError
-from orgthink.view.transcript import transcript
+from orgthink.view.picture import transcript
 
 OK, PARSE_ERR, EXEC_ERR, TIMEOUT = CallStatus
 PROBLEM = Problem("p", "math", "What is 3 + 4?", data={"answer": "7"})
