@@ -8,7 +8,7 @@ trap 'kill $(jobs -p) 2> /dev/null || true' EXIT
 step() { printf '\n== %s\n' "$*"; [[ " ${SKIP:-} " != *" ${1%.} "* ]]; }
 
 if step 1. Install from the clone; then
-  pip install '.[local,math,serve,plots]' ./packages/pocket openai
+  pip install '.[local,math,serve,notebooks]' ./packages/pocket openai nbconvert ipykernel tensorboard
 fi
 
 if step 2. The demo; then
@@ -26,7 +26,23 @@ if step 3. Your questions: one thinker, a vote at equal tokens, AsyncThink; then
   orgthink view "$OUT/mine"
 fi
 
-if step 4. An organization as a model, asked in the background by the client of OpenAI; then
+if step 4. The table again, and a plot of accuracy against the critical path; then
+  orgthink measure "$OUT/mine"
+  python -c 'import sys, orgthink; orgthink.load_run(sys.argv[1]).plot().savefig(sys.argv[2])' "$OUT/mine" "$OUT/plot.svg"
+fi
+
+if step 5. The same in a notebook: rows in Python, organizations, table, plot, an episode; then
+  cp examples/first_run.ipynb "$OUT"
+  jupyter nbconvert --to html --execute "$OUT/first_run.ipynb"
+fi
+
+if step 6. An organization as a model, asked in the background by the client of OpenAI; then
   orgthink serve --url "$URL" --organizations asyncthink --capacity 4 --port $((PORT + 1)) --out "$OUT/served" &
   python examples/background.py "http://127.0.0.1:$((PORT + 1))/v1"
+fi
+
+if step 7. A run that TensorBoard follows: its numbers, or all curves with tensorboard --logdir; then
+  orgthink eval --task examples/products.jsonl --organizations asyncthink --url "$URL" --capacity 4 --n 20 \
+    --log tensorboard --out "$OUT/logged"
+  tensorboard --inspect --logdir "$OUT/logged/tensorboard"
 fi

@@ -53,5 +53,10 @@ def test_the_first_hour(tmp_path: Path) -> None:
     assert re.search(r"^organization +asyncthink +sequential +majority-vote$", steps["3"], re.MULTILINE)
     assert "majority-vote: samples = 3: mean tokens" in steps["3"]
     assert (out / "mine" / "view.html").is_file()
-    assert re.search(r"^resp\w+ (queued|in_progress)$", steps["4"], re.MULTILINE), steps["4"]
-    assert re.search(r"^completed \d+$", steps["4"], re.MULTILINE), steps["4"]
+    assert re.search(r"^organization +asyncthink +sequential +majority-vote$", steps["4"], re.MULTILINE), steps["4"]
+    assert "<svg" in (out / "plot.svg").read_text(encoding="utf-8")
+    page = (out / "first_run.html").read_text(encoding="utf-8")
+    assert "episodes [95 % interval]</caption>" in page and "image/png" in page and "Traceback" not in page
+    assert re.search(r"^resp\w+ (queued|in_progress)$", steps["6"], re.MULTILINE), steps["6"]
+    assert re.search(r"^completed \d+$", steps["6"], re.MULTILINE), steps["6"]
+    assert re.search(r"^ +asyncthink/all_correct$", steps["7"], re.MULTILINE), steps["7"]
