@@ -54,14 +54,20 @@ def test_large_models_are_fine_tuned_in_bfloat16_where_the_processor_is_fast_in_
         assert ("training in bfloat16" in capsys.readouterr().err) is (model.mixed_precision and not fields)
         return model.mixed_precision
 
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    def fast(amx: bool, avx512: bool) -> None:
+        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
+
+    fast(amx=False, avx512=True)
+    assert mixes()
+    fast(amx=True, avx512=False)
     assert mixes()
     assert not mixes(mixed_precision=False)
     assert not mixes(dtype="bfloat16")  # all of it is
     assert mixes(mixed_precision=True)
-    assert not ASYNCTHINK.how(folder)["mixed_precision"]  # sampler and trainer would differ more
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    assert ASYNCTHINK.how(folder)["mixed_precision"]  # as in fine-tuning: its sampler computes in bfloat16 too
+    fast(amx=False, avx512=False)
     assert not mixes() and mixes(mixed_precision=True)
     monkeypatch.undo()
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    fast(amx=True, avx512=True)
     assert not mixes()  # the model is small again

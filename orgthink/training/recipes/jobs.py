@@ -184,9 +184,6 @@ class Reinforced(FromModel, ABC):
     """Largest number of tokens in a forward pass; a longer row is computed alone."""
     adapters: Literal["one", "roles"] = "one"
     """With `lora`: one adapter for all that is trained, or one for each of the trained roles."""
-    mixed_precision: bool | None = False
-    """Whether to compute in bfloat16, with weights, gradients and optimizer in float32; `None`: as in fine-tuning. Off,
-    because a sampler in bfloat16 then differs more from the trainer: in SmolLM2 0.052 on average in place of 0.043."""
 
     def require(self) -> None:
         FromModel.require(self)
