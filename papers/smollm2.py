@@ -1,6 +1,6 @@
 """SmolLM2-135M taught to organize: `python -m papers.smollm2 LABEL=RUN …` stores evaluations; without one it prints.
 
-No claim is made here: one training shows that a real model learns the protocol, and what 20 steps of RL change.
+No claim is made here: one training shows that a real model learns the protocol, and what a few steps of RL change.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from papers.claims import Rows, rows
 from papers.outcomes import HERE, Outcome
 
 NAME = "smollm2"
-BEFORE, AFTER = "after fine-tuning, T = 1", "after RL, T = 1"
-"""Rows that are compared."""
+BEFORE = "after fine-tuning, T = 1"
+"""The row that those after RL are compared with."""
 
 
 def outcome(label: str, episode: Episode) -> Outcome:
@@ -66,16 +66,22 @@ def table(found: Rows) -> str:
         lines.append(
             f"| {label} | {len(each)} | {followed} | {ended} | {share} | {path} | {tokens:.0f} | {forked:.1f} |"
         )
-    if BEFORE in found and AFTER in found:
-        pair = found[AFTER], found[BEFORE]
-        gap = difference(*([(one.problem, one.solved) for one in each] for each in pair))
-        shorter = difference(*([(one.problem, one.path) for one in each] for each in pair))
-        earned = difference(*([(one.problem, one.reward or 0.0) for one in each] for each in pair))
-        lines.append(
-            f"\nRL, T = 1: solved {interval(gap, 100, 0)} points, critical path {interval(shorter, 1, 0)} steps, "
-            f"reward {interval(earned, 1, 2)} (before: {fmean(one.reward or 0.0 for one in pair[1]):.2f})."
-        )
+    before = found.get(BEFORE, [])
+    if after := [label for label in found if before and label.startswith("after RL")]:
+        lines.append(f"\nChanges by RL (reward before: {fmean(one.reward or 0.0 for one in before):.2f}):\n")
+        lines += [_change(label, found[label], before) for label in after]
     return "\n".join(lines)
+
+
+def _change(label: str, after: Iterable[Outcome], before: Iterable[Outcome]) -> str:
+    """A list item: paired differences of a row, with 95 % intervals over problems."""
+    solved = difference(*([(one.problem, one.solved) for one in each] for each in (after, before)))
+    path = difference(*([(one.problem, one.path) for one in each] for each in (after, before)))
+    reward = difference(*([(one.problem, one.reward or 0.0) for one in each] for each in (after, before)))
+    return (
+        f"- {label}: solved {interval(solved, 100, 0)} points, critical path {interval(path, 1, 0)} steps, "
+        f"reward {interval(reward, 1, 2)}."
+    )
 
 
 def main(arguments: list[str]) -> None:
