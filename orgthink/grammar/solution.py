@@ -16,9 +16,11 @@ _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)", re.DOTALL)
 _BRACE = re.compile(r"\\(?:f?boxed|fbox)\s*\{|\\[\\{}]|[{}]")
 """A brace, or one that a backslash makes text."""
 _LINE = re.compile(
-    r"^[ \t>#*_]*(?:final[ \t]+)?answer[ \t]*(?:[*_]+[ \t]*)?:(?P<text>.*)$", re.IGNORECASE | re.MULTILINE
+    r"^[ \t>#*_]*(?:(?:final[ \t]+)?answer[ \t]*(?:[*_]+[ \t]*)?:|(?<=####)(?=[ \t]*-?[$\d][\d,.]*[ \t]*$))"
+    r"(?P<text>.*)$",
+    re.IGNORECASE | re.MULTILINE,
 )
-"""A line `Answer: …`; Markdown may stand around it."""
+"""A line `Answer: …`; Markdown may stand around it. A line `#### 72`, as in GSM8K, is one, too."""
 _EMPHASIS = "*_ \t\r\n"
 """Ends the emphasis of the word before."""
 
@@ -53,8 +55,13 @@ def boxed(text: str) -> list[str]:
 def final_result(answer: str) -> str:
     """The content of the last `\\boxed{}` or of the last line `Answer: …`, the later of the two; else the whole text.
 
-    A result may stand on the lines after `**Answer:**`. Without a result there, the line is ignored.
+    A result may stand on the lines after `**Answer:**`. Without a result there, the line is ignored. Of a text
+    that ends with `<answer>…</answer>`, only this is read.
     """
+    _, opened, rest = answer.rpartition("<answer>")
+    within, closed, after = rest.partition("</answer>")
+    if opened and closed and not after.strip():
+        answer = within
     lines = list(_LINE.finditer(answer))
     within = answer[lines[-1].start("text") :] if lines else ""
     line = lines[-1]["text"].strip() if lines else ""

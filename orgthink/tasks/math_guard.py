@@ -22,26 +22,36 @@ _QUESTION = 5000
 
 _SPELLED = {
     "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "÷": r"\div ", "π": r"\pi ", "√": r"\sqrt ", "∞": r"\infty ",
-    "°": r"^\circ ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "∪": r"\cup ", "∅": r"\emptyset ", "²": "^2", "³": "^3",
-    "∶": ":", "<=": r"\le ", ">=": r"\ge ", r"\leqslant": r"\le ", r"\geqslant": r"\ge ", r"\leq": r"\le ",
-    r"\geq": r"\ge ", r"\neq": r"\ne ", r"\varnothing": r"\emptyset ", r"\dfrac": r"\frac", r"\tfrac": r"\frac",
-    r"\cfrac": r"\frac", "{,}": ",", r",\!": ",", "{:}": ":", r"\colon": ":", r"+\infty": r"\infty",
-    r"\degree": r"^\circ", r"\lor": " or ", r"\vee": " or ",
+    "°": r"^\circ ", "≈": r"\approx ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "∪": r"\cup ", "∅": r"\emptyset ",
+    "²": "^2", "³": "^3", "∶": ":", "<=": r"\le ", ">=": r"\ge ", r"\leqslant": r"\le ", r"\geqslant": r"\ge ",
+    r"\leq": r"\le ", r"\geq": r"\ge ", r"\neq": r"\ne ", r"\varnothing": r"\emptyset ", r"\dfrac": r"\frac",
+    r"\tfrac": r"\frac", r"\cfrac": r"\frac", "{,}": ",", r",\!": ",", "{:}": ":", r"\colon": ":",
+    r"+\infty": r"\infty", r"\degree": r"^\circ", r"\lor": " or ", r"\vee": " or ", r"\langle": "(",
+    r"\rangle": ")", r"\bar": r"\overline",
 }  # fmt: skip
-_IGNORED = re.compile(r"\\(?:left|right|displaystyle|boldsymbol|mathbf|bm)(?![A-Za-z])|\\[!()\[\]]|[`*]{2}")
-_SPACE = re.compile(r"(?:\\[,;: ]|\\q?quad(?![A-Za-z])|~|\s|(?<!\\)\$)+")
+_IGNORED = re.compile(r"\\(?:left|right|displaystyle|boldsymbol|mathbf|bm)(?![A-Za-z])|(?<!\\)\\[!()\[\]]|[`*]{2}")
+_SPACE = re.compile(r"(?:(?<!\\)\\[,;: ]|\\q?quad(?![A-Za-z])|~|\s|(?<!\\)\$)+")
 _LOOSE_SPACE = re.compile(r"(?<![\w%.)}]) | (?![\w%\\(])|(?<=\d) (?=\\(?:times|cdot|pi|frac|sqrt))|(?<=[a-z]) (?=\\)")
 _WORDS = re.compile(r"\\(?:text|textrm|textbf|textit|mathrm|mbox|operatorname) ?\{([^{}]*)\}")
 _WRAPPED = re.compile(r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}")
 _FRACTION = re.compile(r"\\frac ?(?:\{(?P<a>[^{}]+)\}|(?P<b>\w)) ?(?:\{(?P<c>[^{}]+)\}|(?P<d>\w))")
-_SHORT = re.compile(r"(?:([\^_]) ?(-?\d+|[A-Za-z])|(\\sqrt(?:\[\d\])?) ?(\w))(?![A-Za-z\d{])", re.ASCII)
-_LABEL = re.compile(r"(?:the )?(?:final )?(?:answer|result) ?(?:is\b ?:?|[:=]) ?", re.IGNORECASE)
+_SHORT = re.compile(r"(?:([\^_]) ?(-?\d+|[A-Za-z])|(\\sqrt(?:\[\d\])?|\\overline) ?(\w))(?![A-Za-z\d{])", re.ASCII)
+_COLUMN = re.compile(r"\\begin\{([pb]matrix)\}((?:(?!\\begin|\\end)[^&])*\\\\(?:(?!\\begin|\\end)[^&])*)\\end\{\1\}")
+"""A matrix of one column: a vector."""
+_LABEL = re.compile(
+    r"(?:the )?(?:final )?(?:answer|result) ?(?:is\b ?:?|[:=]) ?|\b[a-z] ?\\in ?(?=\\\{)", re.IGNORECASE
+)
 
 _THOUSANDS = re.compile(r"([+-]?\d{1,3})((?:,\d{3})+|(?: \d{3})+)(\.\d+)?(?=\D|$)", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d{1,60}\.?\d{0,60}|\.\d{1,60})", re.ASCII)
 _RATIO = re.compile(r"([+-]?)(?:(\d{1,30}) ?)?\\frac\{(-?\d{1,30})\}\{(-?0{0,30}[1-9]\d{0,29})\}", re.ASCII)
 _REPEATING = re.compile(r"([+-]?)(\d{0,30})\.(\d{0,30})\\overline\{(\d{1,30})\}", re.ASCII)
 _POWER = re.compile(r"([+-]?)(?:(\d+(?:\.\d+)?)(?:\\times|\\cdot|\*) ?)?([1-9]\d{0,2})\^\{(-?\d{1,2})\}", re.ASCII)
+
+_SCALES = {
+    "dozen": 12, "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12,
+}  # fmt: skip
+_SCALED = re.compile(rf"(.+?) ?({'|'.join(_SCALES)})", re.IGNORECASE)
 
 _UNITS = {
     "millimeter": "mm", "centimeter": "cm", "meter": "m", "kilometer": "km", "inch": "in", "inche": "in", "foot": "ft",
@@ -54,7 +64,8 @@ _UNITS = {
 }  # fmt: skip
 """Names of units without a plural's `s`, and their short forms; `2` and `3` are powers."""
 _COUNTED = re.compile(
-    r"(?P<value>.*[\d)}]|.*\\pi|\d*[a-z](?= )) ?(?P<unit>[A-Za-z][A-Za-z ./]+(?:\^\{[23]\})?|(?<=\d )[a-z])"
+    rf"(?P<value>.*[\d)}}](?: (?:{'|'.join(_SCALES)})\b)?|.*\\pi|\d*[a-z](?= )) ?"
+    r"(?P<unit>[A-Za-z][A-Za-z ./]+(?:\^\{[23]\})?|(?<=\d )[a-z])"
 )
 _MARKS = {r"(?:^|(?<=^-))\\\$": "dollar", r"\\?%$": "percent", r"\^(?:\\circ|\{\\circ\})$": "deg"}
 """Units that are signs."""
@@ -77,14 +88,17 @@ _VARIABLE = re.compile(
 )
 """What a result may be called in the right answer."""
 _NAME = re.compile(
-    r"(?:\\(?:angle|overline|theta|alpha|beta|lambda|mu|phi)(?![A-Za-z])|[A-Za-z{}| ]|_(?:\w|\{\w+\})|\^\{-1\}"
-    r"|(?<=[\w}])\+(?=\w)|\((?:\w|[a-z\\]+(?:,[a-z\\]+)+)\))+"
+    r"(?:\\(?:angle|overline|vec|theta|alpha|beta|lambda|mu|phi)(?![A-Za-z])|[A-Za-z{}| ]|_(?:\w|\{\w+\})|\^\{-1\}"
+    r"|'(?=\()|(?<=[\w}])\+(?=\w)|\((?:\w|[a-z\\]+(?:,[a-z\\]+)+)\))+"
 )
 """What an offered result may be called, such as `m+n`, `|S|` or `Area of ABC`."""
-_ORDERED = re.compile(r"ordered|coordinates|vector|\([a-z](?:, ?[a-z])+\)")
+_ORDERED = re.compile(r"ordered|coordinates|vector|\([a-z](?:_\{?\d\}?)?(?:, ?[a-z](?:_\{?\d\}?)?)+\)")
 """In a question: it asks for a tuple, and brackets may be missing."""
 _REWRITES = re.compile(r"\b(?:factor|expand|simplif)", re.IGNORECASE)
 """In a question: it asks for another form of its own formula, so the form of the result matters."""
+_PERCENT = re.compile(r"percent|per cent|%", re.IGNORECASE)
+"""In a question: a plain reference may be a percentage."""
+_ROUNDED = re.compile(r"(.*?)\\approx ?(-?\d*\.?\d+)( ?[A-Za-z][\w^{} /]*)?", re.ASCII)
 _SEPARATOR = re.compile(r"[,;]| (?:and|or) ")
 
 
@@ -109,7 +123,8 @@ def extract(answer: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """One spelling of signs, spaces, braces, short fractions and thousands."""
+    """One spelling of signs, spaces, braces, short fractions, thousands and vectors."""
+    text = _COLUMN.sub(lambda found: f"({found[2].rstrip()})".replace("\\\\", ",").replace(",)", ")"), text)
     for sign, spelled in _SPELLED.items():
         text = text.replace(sign, spelled)
     text = _WORDS.sub(lambda found: f" {found[1]} " if len(found[1]) > 1 else found[1], _IGNORED.sub("", text))
@@ -122,12 +137,14 @@ def _plain(text: str) -> str:
 
 
 def literal(text: str) -> Fraction | None:
-    r"""The value of a number that is written out: `-5`, `2.5`, `3/4`, `1\frac12`, `0.\overline{3}`, `3\times10^8`."""
+    r"""The value of a written number: `-5`, `3/4`, `1\frac12`, `0.\overline{3}`, `3\times10^8`, `5 dozen`."""
     text = re.sub(r"^\(?(-?\d+)\)?$", r"\1", text)
     if found := _THOUSANDS.fullmatch(text):
         text = re.sub("[, ]", "", text)
     if _NUMBER.fullmatch(text):
         return Fraction(text)
+    if found := _SCALED.fullmatch(text):
+        return None if (value := literal(found[1])) is None else value * _SCALES[found[2].lower()]
     if found := _RATIO.fullmatch(text):
         value = int(found[2] or 0) + Fraction(int(found[3]), int(found[4]))
     elif found := _REPEATING.fullmatch(text):
@@ -152,7 +169,7 @@ def results(
         text = ",".join(re.sub(r"\\pm ?", sign, text) for sign in "+-")
     found = [_result(part, question, names, equal or _equal) for part in _split(text)]
     coordinates = sorted({one.name for one in found} - {""})
-    if len(coordinates) == len(found) > 1:
+    if len(coordinates) == len(found) > 1 and len({name.partition("_")[0] for name in coordinates}) > 1:
         return [_joined(sorted(found))._replace(name=f"({','.join(coordinates)})")]
     return found
 
@@ -215,7 +232,7 @@ def is_same(right: str, offered: str, question: str = "") -> bool:
     right, offered, question = extract(right), extract(offered), question[:_QUESTION]
     if not offered or max(len(right), len(offered)) > LONGEST:
         return False
-    if right == offered:
+    if right in (offered, offered := _exact_value(right, offered)):
         return True
     ours = results(right, f"{question} {right}", _VARIABLE)
     equation = any("=" in one.value for one in ours)
@@ -227,6 +244,19 @@ def is_same(right: str, offered: str, question: str = "") -> bool:
         return False
     found = all(any(_same(one, other, question) for other in theirs) for one in ours)
     return found and all(any(_same(one, other, question) for one in ours) for other in theirs)
+
+
+def _exact_value(right: str, offered: str) -> str:
+    r"""The exact value of `\frac23\approx0.667`, if that rounds it; but the decimal fraction where this is right."""
+    if not (found := _ROUNDED.fullmatch(offered)):
+        return offered
+    exact, number = found[1].strip(), found[2]
+    near = _NAME.fullmatch(f"x{exact}") or math_verifier.is_same(
+        exact.rpartition("=")[2], number, 10.0 ** -len(number.partition(".")[2])
+    )
+    if near and literal(_counted(right, "").value) == literal(number):
+        return number + (found[3] or "")
+    return exact if near is True else offered
 
 
 def _tuple(text: str, question: str) -> list[Result]:
@@ -245,7 +275,10 @@ def _same(right: Result, offered: Result, question: str) -> bool:
     mixed = "percent" in (right.unit, offered.unit) and right.unit != offered.unit
     if mixed and ours is not None and theirs is not None:  # of 50 % equal are 50 and 0.5, of 0.5 only 50 %
         plain, percent = (theirs, ours) if right.unit else (ours, theirs)
-        return 100 * plain == percent or (plain == percent and (right.unit == "percent" or abs(plain) > 1))
+        allowed = right.unit == "percent" or (abs(plain) > 1 and _PERCENT.search(question))
+        return 100 * plain == percent or bool(plain == percent and allowed)
+    if mixed and right.unit != "percent" and not _PERCENT.search(question):
+        return False
     inner, other = _tuple(right.value, question), _tuple(offered.value, question)
     if inner and other:
         brackets = {one.value[0] + one.value[-1] for one in (right, offered)}

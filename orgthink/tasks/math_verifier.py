@@ -16,7 +16,7 @@ SECONDS = 2
 """Processor seconds for one question."""
 
 PROCESS = IsolatedProcess(__name__)
-"""Its request is `[right, offered]`, its answer whether they are equal."""
+"""Its request is `[right, offered, error]`, its answer whether they are equal, or as near as the error."""
 
 
 @cache
@@ -26,19 +26,19 @@ def require_math_verify(error: type[Exception] = UserError) -> None:
         raise error(f"grading mathematics needs math-verify: {pip_install('math')}")
 
 
-def is_same(right: str, offered: str) -> bool:
-    """Whether two results in LaTeX are equal; false if that is undecided. ToolError without math-verify, or with one
-    that does not start: the answer can be graded later."""
+def is_same(right: str, offered: str, error: float = 0) -> bool:
+    """Whether two results in LaTeX are equal, or two numbers differ by less than the error; false if that is undecided.
+    ToolError without math-verify, or with one that does not start: the answer can be graded later."""
     require_math_verify(ToolError)
     try:
-        return _decided(right, offered)
+        return _decided(right, offered, error)
     except ProcessEnded:  # wrong, but not cached: the process may have been ended for another reason
         return False
 
 
 @lru_cache(maxsize=4096)
-def _decided(right: str, offered: str) -> bool:
-    return PROCESS.ask([right, offered]) is True
+def _decided(right: str, offered: str, error: float) -> bool:
+    return PROCESS.ask([right, offered, error]) is True
 
 
 def _serve() -> None:
@@ -55,23 +55,26 @@ def _serve() -> None:
         )
     ]
 
-    def compare(texts: list[str]) -> bool:
+    def compare(right: str, offered: str, error: float = 0) -> bool:
         left, other = (
-            parse(f"\\boxed{{{text}}}", config, fallback_mode="no_fallback", parsing_timeout=0) for text in texts
+            parse(f"\\boxed{{{text}}}", config, fallback_mode="no_fallback", parsing_timeout=0)
+            for text in (right, offered)
         )
+        if error:
+            return bool(abs(left[0] - other[0]) < error)
         same = verify(
             left, other, float_rounding=12, numeric_precision=30, timeout_seconds=0, allow_set_relation_comp=True
         )
         return same and not _differ(left[0], other[0])
 
-    def answer(texts: list[str]) -> bool:
+    def answer(question: list[Any]) -> bool:
         try:
             with processor_seconds(SECONDS):
-                return bool(compare(texts))
+                return bool(compare(*question))
         except Exception:  # a text that the library cannot handle is wrong
             return False
 
-    serve(answer, begin=lambda: compare(["1", "x + 1"]))  # imports what the first question needs, without a limit
+    serve(answer, begin=lambda: compare("1", "x + 1"))  # imports what the first question needs, without a limit
 
 
 def _differ(one: Any, other: Any) -> bool:

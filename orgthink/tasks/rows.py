@@ -37,12 +37,25 @@ LETTERS = "ABCDEFGHIJ"
 """Options of a multiple-choice question."""
 _TEXT = re.compile(r"\\(?:text(?:bf)?|math(?:rm|bf))\{([^{}]*)\}")
 _MARKS = re.compile(r"\\(?:text(?:bf)?|math(?:rm|bf))|[*`$_{}]")
-_LETTER = re.compile(r"(?:[Oo]ption )?[(\[]?(?P<letter>[A-J])[)\].:]*(?:\s(?P<option>.*))?", re.DOTALL)
+_LETTER = re.compile(
+    r"(?:[Oo]ption |[Cc]hoice )?[(\[]?(?P<letter>[A-J])[)\].:]*(?:\\?\s(?:[-–—] )?(?P<option>.*))?", re.DOTALL
+)
 _DECLARED = re.compile(
-    r"\b[Aa]nswer(?: is|:)[ :]*(?:[Oo]ption )?\(?([A-J])\b(?!\)?\s*(?:,|/|and|or)\s*\(?[A-J]\b)"
+    r"(?:^|[.!?;:,\n])(?P<before>[^.!?;:,\n]*?)\b(?:[Aa]nswer|[Oo]ption|[Cc]hoice)(?: is| should be| must be|:)"
+    r"(?: therefore| thus)?[\s:]*(?:[Oo]ption )?\(?(?P<letter>[A-J])\b(?!\)?\s*(?:,|/|and|or)\s*\(?[A-J]\b)"
     r"(?!'| (?!because|since|as)[a-z])"
 )
 """`The answer is B`, and neither `B or C` nor `a matter of taste`."""
+_DENIED = re.compile(
+    r"\b(?:not|never|if|unless|whether|neither|nor|wrong|incorrect|false|suppose|assume|may|might|doubt)\b|n't"
+)
+"""Words before `answer` in the clause, after which it is not declared."""
+_FOUND = re.compile(
+    r"(?:^|[.!?;,\n]) *(?:(?:[Tt]hus|[Ss]o|[Tt]herefore|[Hh]ence),? *)?(?:[Oo]ption |[Cc]hoice )?\(?([A-J])\)? is"
+    r" (?:the )?(?:correct|right|best)(?: answer| option| choice)?(?=[.!\n]|,? (?:because|since|as)\b|$)"
+    r"|\b(?:[Tt]hus|[Ss]o|[Tt]herefore|[Hh]ence),? \(?([A-J])\)?\.?$"
+)
+"""`B is correct`, and `Thus, B` at the end."""
 
 
 class RowTask(FileTask):
@@ -139,18 +152,31 @@ class Choice(RowTask):
         return Grade(int(given == [problem.data.get("answer")]), problem.required)
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
-        """The letter of the result, which its option may follow; without a marked result the last `the answer is B`."""
-        result, letter = final_result(answer), ""
-        if found := _LETTER.fullmatch(_MARKS.sub("", result).strip(" .\n")):
-            letter, option = found["letter"], (found["option"] or "").strip()
-            options = dict[str, str](zip(LETTERS, problem.data.get("options", ()), strict=False))
-            letter = letter if option in ("", options.get(letter, "").strip(" .")) else ""
-        elif result == answer.strip():
-            letter = next(reversed(_DECLARED.findall(_MARKS.sub("", answer))), "")
+        """The letter of the result, which its option may follow; without a marked result the last declared letter."""
+        result = final_result(answer)
+        options = dict[str, str](zip(LETTERS, problem.data.get("options", ()), strict=False))
+        letter = _letter(result, options) or (_declared(result, options) if result == answer.strip() else "")
         return super().solutions(problem, letter)
 
 
 EXACT, CONTAINS, CHOICE = Exact(), Contains(), Choice()
+
+
+def _letter(text: str, options: Mapping[str, str]) -> str:
+    """The letter that is the whole text, but for the text of its option; empty for another text."""
+    found = _LETTER.fullmatch(_MARKS.sub("", text).strip(" .\n"))
+    option = _MARKS.sub("", options.get(found["letter"], "")).strip(" .") if found else ""
+    return found["letter"] if found and (found["option"] or "").strip() in ("", option) else ""
+
+
+def _declared(answer: str, options: Mapping[str, str]) -> str:
+    """The letter of the last line, `The answer is B` or `B is correct`; empty if two are declared in the same way."""
+    before, _, last = (text := _MARKS.sub("", answer).strip()).rpartition("\n")
+    if (letter := _letter(last, options)) and not _LETTER.fullmatch(before.rstrip().rpartition("\n")[2].strip()):
+        return letter  # and not the last option of a list
+    declared = [found["letter"] for found in _DECLARED.finditer(text) if not _DENIED.search(found["before"])]
+    found = {one or other for one, other in _FOUND.findall(text)}
+    return declared[-1] if declared else found.pop() if len(found) == 1 else ""
 
 
 def _result(answer: str) -> str:

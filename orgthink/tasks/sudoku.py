@@ -34,8 +34,10 @@ UNITS = tuple(
 """Cells (row, column) of the rows, the columns and the boxes: each holds 1 to 4 once."""
 
 _FENCE = re.compile(r"```\w*\n(.*?)\n?```", re.DOTALL | re.ASCII)
-_ENDS = re.compile(r"[\n/;]|\][ \t]*,|\\\\")
-"""Where a row ends: the line, `/`, `;`, the bracket of a list, or `\\\\` in LaTeX."""
+_ENDS = re.compile(r"[\n/;]|[\]\"][ \t]*,|\\\\")
+"""Where a row ends: the line, `/`, `;`, the bracket or quote of a list, or `\\\\` in LaTeX."""
+MOST_LINES = 2_000
+"""Last lines of an answer that are read, which bounds the time for it."""
 _AROUND = re.compile(r"\\?[\[\]|│┃║]|\{[lcr|@ ]+\}|\\hline(?![A-Za-z])")
 """Brackets, bars, and the columns and lines of an array of LaTeX."""
 _ROW = re.compile(r"[1-4](?:[ \t,]*[1-4]){3},?", re.ASCII)
@@ -137,7 +139,7 @@ def read(answer: str) -> Grid | None:
     fenced = _FENCE.findall(answer)
     text = fenced[-1] if fenced else answer
     for part in (*boxed(text)[-1:], text):  # each row may be boxed by itself, so that the last box holds no grid
-        rows = [row for line in _ENDS.split(part) if (row := _row(line)) is not None]
+        rows = [row for line in _ENDS.split(part)[-MOST_LINES:] if (row := _row(line)) is not None]
         if len(rows) == 4:
             return rows
     return None

@@ -11,16 +11,21 @@ from collections.abc import Iterator
 
 LONGEST = 400
 """Characters of the longest line that is read."""
+MOST_LABELS = 8
+"""Marks and labels at the beginning of a line that are left out."""
 
 _PIECES = re.compile(r"[\n;,|]|\\\\")
 _MARKS = re.compile(
-    r"[$`\"'&]|\\(?:begin|end)\{[a-z]+\*?\}|\\[()\[\]]|\\(?:left|right|displaystyle|quad|,|;|!)(?![A-Za-z])"
+    r"[$`\"'&]|</?answer>|\\(?:begin|end)\{[a-z]+\*?\}|\\[()\[\]]|\\(?:left|right|displaystyle|quad|,|;|!)(?![A-Za-z])"
 )
 _TIMES = re.compile(r"\\(?:times|cdot|ast)(?![A-Za-z])")
 _DIVIDED = re.compile(r"\\div(?![A-Za-z])")
 _BETWEEN = re.compile(r"(?<=[\d)\]])\s*[xX✕✖∗]\s*(?=[\d(\[])")
+_SIDE_BY_SIDE = re.compile(r"(\d\s*[-+*/]\s*\d+\s*\)+\s*|(?<!\d)\d{1,9})(?=\(+\s*\d+\s*[-+*/])")
+"""A product without a sign, such as `(50+25)(10-7)` and `25(10-7)`, but not the mark of a list, as in `1)(10-7)`."""
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
-_WRAPPED = re.compile(r"\\(?:boxed|fbox|text|mathrm|mathbf)\s*\{([^{}]*)\}")
+_WRAPPED = re.compile(r"\\(?:boxed|fbox|text|mathrm|mathbf)\s*\{([^{}]*)(?:\}|$)")
+"""The end of a box may be missing, because a comma in it separates pieces."""
 _BOLD = re.compile(r"(?<![\w)\]])\*\*(?=\S)(.+?)(?<=\S)\*\*(?![\w(\[])")
 _EMPHASIS = re.compile(r"([*_])(.+)\1")
 _LIST_MARK = re.compile(r"[-*+•–>]\s+|#{1,6}\s+|\(?[A-Za-z0-9]{1,3}(?:\)|\.(?!\d))\s*")
@@ -49,9 +54,12 @@ def readings(line: str) -> Iterator[str]:
     yield text
     text = _unemphasized(text)
     yield text
-    yield (text := _REMARK.sub("", text.rstrip(_TICKS)).rstrip(_TICKS))
-    while (shorter := _unlabelled(text)) != text:
-        yield (text := _unemphasized(shorter))
+    for rest in (_REMARK.sub("", text.rstrip(_TICKS)).rstrip(_TICKS), text):
+        for _ in range(MOST_LABELS):
+            yield rest
+            if (shorter := _unlabelled(rest)) == rest:
+                break
+            rest = _unemphasized(shorter)
 
 
 def plain(text: str) -> str:
@@ -63,7 +71,7 @@ def plain(text: str) -> str:
         before, text = text, _FRACTION.sub(r"((\1)/(\2))", _WRAPPED.sub(r" \1 ", text))
     if text.count("[") != text.count("]"):
         text = text.replace("[", " ").replace("]", " ")
-    return _EQUALS.sub("=", text).translate(_BRACKETS).strip()
+    return _SIDE_BY_SIDE.sub(r"\1*", _EQUALS.sub("=", text).translate(_BRACKETS)).strip()
 
 
 def _unemphasized(text: str) -> str:

@@ -21,8 +21,6 @@ from orgthink.util.isolated import IsolatedProcess, ProcessEnded
 
 FILE = Path(__file__).parents[1] / "data" / "deepscaler.jsonl"
 ROWS = [json.loads(line) for line in FILE.read_text().splitlines()]
-PAIRS = json.loads((FILE.parent / "math_pairs.json").read_text())
-"""`same` and `different`: a right answer and another one. The others: a question, its right answer, and another one."""
 QUESTION = "What is it?"
 
 
@@ -117,22 +115,6 @@ def test_the_last_line_of_a_long_text_without_a_marked_result_is_its_result():
 def test_a_number_of_a_file_is_written_in_digits(tmp_path):
     (file := tmp_path / "rows.jsonl").write_text('{"problem": "How much?", "answer": 1e-05}')
     assert MATH.grade(Math(file).rows[0], "0.00001").correct == 1
-
-
-def wrong_grades(pairs, right):
-    """The answers that the grader decides otherwise, also in a box."""
-    boxed = [(*pair[:-1], rf"so \boxed{{{pair[-1]}}}") for pair in pairs if "boxed" not in pair[-1]]
-    return [one for one in [*pairs, *boxed] if MATH.grade(MATH.problem(*one[:2]), one[2]).all_correct != right]
-
-
-@pytest.mark.parametrize("step", [8, pytest.param(1, marks=pytest.mark.thorough)])
-def test_final_answers(step):
-    """With `step` 1 all cases: those of graders of other projects, and attacks on ours."""
-    assert wrong_grades([(QUESTION, *pair) for pair in PAIRS["same"][::step]], True) == []
-    assert wrong_grades([(QUESTION, *pair) for pair in PAIRS["different"][::step]], False) == []
-    assert wrong_grades(PAIRS["copied"][::step], False) == []
-    assert wrong_grades(PAIRS["other_forms"][::step], True) == []
-    assert wrong_grades(PAIRS["other_brackets"][::step], False) == []
 
 
 @given(st.lists(st.sampled_from([*r"0129+-*/^_={}()[],.$ x", r"\frac", r"\boxed{", r"\sqrt"])).map("".join))
