@@ -100,15 +100,19 @@ class Journal:
         """Bytes of episodes.jsonl."""
         return os.fstat(self._file.fileno()).st_size
 
+    def require_folder(self) -> None:
+        """UserError if the folder was moved."""
+        require_unmoved(self._folder)
+
     def append(self, *episodes: Episode) -> None:
         """Write episodes to the disk. If it fails, nothing is added: OSError for the disk, ValueError for an episode
         that cannot be read again, UserError if the folder was moved."""
-        require_unmoved(self._folder)
+        self.require_folder()
         append(self._file, b"".join(map(line_of, episodes)))
 
     def log(self, **numbers: Any) -> None:
         """Add a line of numbers to metrics.jsonl. UserError if the folder was moved."""
-        require_unmoved(self._folder)
+        self.require_folder()
         ids = {name: each for name, each in numbers.items() if name == "episode"}
         append(self._metrics, json.dumps(redact_values(numbers) | ids).encode() + b"\n")
 
@@ -124,14 +128,14 @@ class Journal:
 
     def at(self, place: int) -> Episode:
         """The episode whose line begins at a byte of episodes.jsonl: the `size` before it was added."""
-        require_unmoved(self._folder)
+        self.require_folder()
         with open_to_read(Path(self._file.name)) as file:
             file.seek(place)
             return load(file.readline())
 
     def require_line_end(self, size: int) -> None:
         """ValueError unless a line of episodes.jsonl ends after `size` bytes, or `size` is 0."""
-        require_unmoved(self._folder)
+        self.require_folder()
         with open_to_read(Path(self._file.name)) as file:
             file.seek(max(0, size - 1))
             if size < 0 or size > self.size or (size and file.read(1) != b"\n"):
@@ -140,7 +144,7 @@ class Journal:
     def rewind(self, step: int, size: int | None = None) -> int:
         """Remove the lines of later steps from metrics.jsonl; shorten episodes.jsonl to `size` bytes unless it is
         `None`. Returns the number of removed lines."""
-        require_unmoved(self._folder)
+        self.require_folder()
         lines = list(whole_lines(Path(self._metrics.name)))
         stay = next((at for at, (number, line) in enumerate(lines) if _step_of(line, number) > step), len(lines))
         self._metrics.truncate(sum(len(line) for _, line in lines[:stay]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ from orgthink.serve.episodes import Served, ServedEpisodes
 from orgthink.serve.exchange import encoded
 from orgthink.serve.lanes import Lanes
 from orgthink.serve.question import RequestError, quoted
+from orgthink.serve.requests import WholeRequests
 from orgthink.serve.responses import ResponseExchange
 from orgthink.serve.stream import EpisodeStream, Exchange, events, spoken, unless_gone
 from orgthink.view import live_page
@@ -48,7 +50,7 @@ def server(app: Starlette) -> uvicorn.Server:
     """A server of the application."""
     quiet = {"log_config": None, "log_level": "warning", "access_log": False, "server_header": False}
     how = {"ws": "none", "lifespan": "off", "proxy_headers": False, "limit_concurrency": CONNECTIONS}
-    return uvicorn.Server(uvicorn.Config(app, http="h11", **quiet, **how))  # type: ignore[arg-type]
+    return uvicorn.Server(uvicorn.Config(WholeRequests(app), http="h11", **quiet, **how))  # type: ignore[arg-type]
 
 
 def application(
@@ -209,7 +211,7 @@ class _Routes:
             raise RequestError("without a key this server is called as localhost or 127.0.0.1 only")
         if self._key is None and _from_elsewhere(request.headers):
             raise RequestError("without a key no web page of another host may call this server", 403)
-        given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+        given = re.sub("^bearer ", "", request.headers.get("authorization", ""), flags=re.IGNORECASE).strip()
         if self._key is not None and not secrets.compare_digest(given.encode("latin-1"), self._key.encode()):
             raise RequestError("a valid key is missing: Authorization: Bearer KEY", 401, code="invalid_api_key")
 

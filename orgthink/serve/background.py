@@ -7,6 +7,7 @@ last of them says, so nothing else is stored. One that neither ended nor runs he
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,7 +17,11 @@ from orgthink.record.episode import Episode
 from orgthink.serve.question import RequestError, quoted
 from orgthink.serve.responses import Json, numbered
 from orgthink.serve.stream import WORKING
+from orgthink.util.errors import UserError
 from orgthink.util.files import LONGEST_LINE, made, open_to_append, read_whole
+from orgthink.util.terminal import reason
+
+logger = logging.getLogger(__name__)
 
 LONGEST_NAME = 100
 """Characters of an id."""
@@ -69,10 +74,13 @@ class Background:
         """Those that run, with the tasks of their episodes and of those that write their events."""
 
     async def begin(self, name: str, episode: asyncio.Task[Episode], events: AsyncIterator[bytes]) -> History:
-        """Keep the events of an episode. Returns at the first one."""
+        """Keep the events of an episode. Returns at the first one. RequestError if they cannot be stored."""
         history = History(running=True)
         self._running[name] = (history, episode, asyncio.create_task(self._write(name, history, events)))
         await history.changed.wait()
+        if not history.events:
+            text = "the server cannot store responses: its log says why"
+            raise RequestError(text, 500, code="not_stored")
         return history
 
     async def find(self, name: str) -> History:
@@ -107,6 +115,9 @@ class Background:
                         file.write(event)
                         history.events.append(event)
                     history.tell()
+        except (OSError, UserError) as error:  # such as a full disk, or a folder that was moved
+            logger.error("response %s is not stored: %s", name, reason(error))
+            self._running[name][1].cancel()
         finally:
             del self._running[name]
             history.running = False

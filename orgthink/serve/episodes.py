@@ -91,6 +91,7 @@ class ServedEpisodes:
             error = RequestError(f"{self.most} episodes are running: ask again later", 429, code="busy")
             error.headers = {"Retry-After": str(WAIT)}
             raise error
+        self._require_folder()
         default = served.default._replace(sampling=_drawn(served.default.sampling, question))
         served.require_sampling_noise(default.sampling)
         running = Running(question.problem, served.organization.name, served.limits.capacity, watch)
@@ -133,12 +134,24 @@ class ServedEpisodes:
         self.counts.ended += 1
         return episode
 
+    def _require_folder(self) -> None:
+        """RequestError if no episode can be stored: a model would be paid for it."""
+        try:
+            self._journal.require_folder()
+        except UserError as error:
+            logger.error("no episode begins: %s", reason(error))
+            raise RequestError("the server cannot store episodes: its log says why", 500, code="not_stored") from error
+
     def _stored(self, episode: Episode, running: Running) -> Episode:
-        """The episode as it is stored. Its id is its own, also where its question was asked before."""
+        """The episode as it is stored. Its id is its own, also where its question was asked before. An episode that
+        cannot be stored is logged: its answer is paid, and its client gets it."""
         episode = replace(episode, id=f"{episode.id}|{running.id}")
-        self.board.store(running, episode)
-        self._journal.log(episode=episode.id, ended=round(time.time(), 3))
         self.counts.sampled += sum(trace.steps for trace in episode.traces)
+        try:
+            self.board.store(running, episode)
+            self._journal.log(episode=episode.id, ended=round(time.time(), 3))
+        except (OSError, UserError, ValueError) as error:  # such as a full disk, or a folder that was moved
+            logger.error("episode %s is not stored: %s", episode.id, reason(error))
         return episode
 
     async def drain(self) -> None:

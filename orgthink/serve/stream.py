@@ -17,6 +17,7 @@ from orgthink.record.guard import engine_failed, failed_agents, failure_message,
 from orgthink.serve.chat import ChatExchange
 from orgthink.serve.question import RequestError
 from orgthink.serve.responses import CANCELLED, ResponseExchange
+from orgthink.util.redaction import unsplit
 
 Exchange = ChatExchange | ResponseExchange
 """A request, and the forms of its response: `whole` at once; or events when it `begins`, when an agent `says` a text,
@@ -31,7 +32,11 @@ WORKING = b": working\n\n"
 async def events(
     exchange: Exchange, task: asyncio.Task[Episode], texts: asyncio.Queue[str | None]
 ) -> AsyncIterator[bytes]:
-    """A streamed response: the lanes as they come, then the answer. `None` among the texts is their end."""
+    """A streamed response: the lanes as they come, then the answer. `None` among the texts is their end.
+
+    The beginning of a secret waits for the next text: a server may repeat its key in pieces.
+    """
+    waiting = ""
     for sent in exchange.begins():
         yield sent
     while True:
@@ -44,10 +49,13 @@ async def events(
             break
         while not texts.empty() and (more := texts.get_nowait()) is not None:
             text += more
-        for sent in exchange.says(text):
+        text, waiting = unsplit(waiting + text)
+        for sent in exchange.says(text) if text else ():
             yield sent
         if task.done() and texts.empty():
             break
+    for sent in exchange.says(waiting) if waiting else ():
+        yield sent
     try:
         await asyncio.wait({task})
         if task.cancelled():

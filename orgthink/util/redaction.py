@@ -111,6 +111,15 @@ def redact(text: str) -> str:
     return text
 
 
+def unsplit(text: str) -> tuple[str, str]:
+    """A text that goes on, in two parts: what no more text can make a part of a secret, without secrets; and its end,
+    which may be the beginning of a secret."""
+    text = redact(text)
+    ends = range(max(0, len(text) - longest() + 1), len(text))
+    at = next((at for at in ends if any(form.startswith(text[at:]) for form in _forms)), len(text))
+    return text[:at], text[at:]
+
+
 def longest() -> int:
     """Characters of the longest secret: the end of a text may contain a part of it."""
     return len(_forms[0]) if _forms else 0
