@@ -1,10 +1,15 @@
-"""Chat templates as transformers renders them: its filters, functions and tags, in a sandbox."""
+"""Chat templates as transformers renders them: its filters, functions and tags, in a sandbox.
+
+A template is a stranger's program: it is read and rendered in a separate process, with limits of time and memory.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,27 +20,77 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from orgthink.models.context import RESERVED
-from orgthink.util.errors import UserError
+from orgthink.util.errors import ToolError, UserError
 from orgthink.util.files import read_whole
+from orgthink.util.isolated import IsolatedProcess, processor_seconds, serve
 from orgthink.util.settings import lacks
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import reason
 
 
-def chat_template(folder: Path, arguments: Iterable[str] = ()) -> Any:
-    """The compiled template of `chat_template.jinja` or `tokenizer_config.json`; `None` without one. ValueError for one
-    that is damaged, and for several without a default. UserError if it does not read one of the `arguments`."""
+SECONDS = 10.0
+"""Processor seconds for reading a template, and for a prompt."""
+LONGEST = 1 << 24
+"""Characters of a prompt."""
+PROCESS = IsolatedProcess(__name__)
+"""Its request is `[seconds, source, values]`. Its answer is the prompt, or without values the names that the template
+reads; then the error."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTemplate:
+    """A chat template that can be read."""
+
+    source: str
+
+    def render(self, **values: Any) -> str:
+        """A prompt. ValueError, in one line, if the template fails or exceeds a limit."""
+        return _asked(self.source, values)
+
+
+def chat_template(folder: Path, arguments: Iterable[str] = ()) -> ChatTemplate | None:
+    """The template of `chat_template.jinja` or `tokenizer_config.json`; `None` without one. ValueError for one that is
+    damaged, and for several without a default. UserError if it does not read one of the `arguments`."""
     file, config = folder / "chat_template.jinja", folder / "tokenizer_config.json"
     try:
         source = read_whole(file).decode() if file.is_file() else _configured(config)
-        environment = _environment()
-        for name in arguments:
-            read = meta.find_undeclared_variables(environment.parse(source or ""))
-            if name not in (known := sorted(read - environment.globals.keys() - RESERVED)):
-                raise UserError(f"the chat template of {folder} {lacks(name, known)}")
-        return None if source is None else environment.from_string(source)
-    except (TemplateError, RecursionError, UnicodeDecodeError) as error:
+        read = set() if source is None else {*_asked(source)} - RESERVED
+    except ValueError as error:
         raise ValueError(f"the chat template of {folder} cannot be read: {reason(error)}") from error
+    for name in arguments:
+        if name not in read:
+            raise UserError(f"the chat template of {folder} {lacks(name, sorted(read))}")
+    return None if source is None else ChatTemplate(source)
+
+
+def _asked(source: str, values: Any = None) -> Any:
+    try:
+        found, error = PROCESS.ask([SECONDS, source, values]) or (None, f"it takes more than {SECONDS:g} s")
+    except ToolError as failure:
+        raise ValueError(reason(failure)) from failure
+    if error:
+        raise ValueError(error)
+    return found
+
+
+def _serve() -> None:
+    environment = _environment()
+    compiled = lru_cache(maxsize=16)(environment.from_string)
+
+    def answer(question: tuple[float, str, dict[str, Any] | None]) -> tuple[Any, str]:
+        seconds, source, values = question
+        try:
+            with processor_seconds(seconds):
+                template = compiled(source)
+                if values is None:
+                    read = meta.find_undeclared_variables(environment.parse(source))
+                    return sorted(read - environment.globals.keys()), ""
+                text = template.render(**values)
+        except Exception as error:
+            return None, reason(error)
+        return (text, "") if len(text) <= LONGEST else (None, f"its prompt has {len(text):,} characters")
+
+    serve(answer)
 
 
 def _configured(file: Path) -> str | None:
@@ -85,3 +140,7 @@ def _now(form: str) -> str:
 def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **how: Any) -> str:
     """JSON as it is; Jinja's own filter writes it for HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **how)
+
+
+if __name__ == "__main__":
+    _serve()

@@ -29,7 +29,7 @@ LONGEST_WAIT = 600
 
 _TAIL = 4096
 """Characters that are read from the end of the standard error of a process that did not start."""
-_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR")
+_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR", "TZ")
 
 
 class ProcessEnded(ToolError):
