@@ -6,10 +6,9 @@ A template is a stranger's program: it is read and rendered in a separate proces
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,7 +26,6 @@ from orgthink.util.settings import lacks
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import reason
 
-
 SECONDS = 10.0
 """Processor seconds for reading a template, and for a prompt."""
 LONGEST = 1 << 24
@@ -37,18 +35,11 @@ PROCESS = IsolatedProcess(__name__)
 reads; then the error."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatTemplate:
-    """A chat template that can be read."""
-
-    source: str
-
-    def render(self, **values: Any) -> str:
-        """A prompt. ValueError, in one line, if the template fails or exceeds a limit."""
-        return _asked(self.source, values)
+Template = Callable[[Mapping[str, Any]], str]
+"""Makes a prompt of values. ValueError, in one line, if the template fails or exceeds a limit."""
 
 
-def chat_template(folder: Path, arguments: Iterable[str] = ()) -> ChatTemplate | None:
+def chat_template(folder: Path, arguments: Iterable[str] = ()) -> Template | None:
     """The template of `chat_template.jinja` or `tokenizer_config.json`; `None` without one. ValueError for one that is
     damaged, and for several without a default. UserError if it does not read one of the `arguments`."""
     file, config = folder / "chat_template.jinja", folder / "tokenizer_config.json"
@@ -60,7 +51,7 @@ def chat_template(folder: Path, arguments: Iterable[str] = ()) -> ChatTemplate |
     for name in arguments:
         if name not in read:
             raise UserError(f"the chat template of {folder} {lacks(name, sorted(read))}")
-    return None if source is None else ChatTemplate(source)
+    return None if source is None else partial(_asked, source)
 
 
 def _asked(source: str, values: Any = None) -> Any:

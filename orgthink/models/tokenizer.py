@@ -145,7 +145,7 @@ class Tokenizer:
         turns = [{"role": one.role, "content": one.content} for one in messages if one.role != _TOOLS]
         tools = next((json.loads(one.content) for one in messages if one.role == _TOOLS), None)
         try:
-            return self._template.render(messages=turns, tools=tools, add_generation_prompt=True, **self._values)
+            return self._template({**self._values, "messages": turns, "tools": tools, "add_generation_prompt": True})
         except Exception as error:
             raise UserError(f"the chat template of {self._folder} fails: {reason(error)}") from error
 

@@ -23,11 +23,9 @@ from orgthink.serve import chat, responses
 from orgthink.serve.background import Background, History
 from orgthink.serve.episodes import Served, ServedEpisodes
 from orgthink.serve.exchange import encoded
-from orgthink.serve.lanes import Lanes
 from orgthink.serve.question import RequestError, quoted
-from orgthink.serve.requests import WholeRequests
 from orgthink.serve.responses import ResponseExchange
-from orgthink.serve.stream import EpisodeStream, Exchange, events, spoken, unless_gone
+from orgthink.serve.stream import EpisodeStream, Exchange, Lanes, WholeRequests, events, spoken, unless_gone
 from orgthink.view import live_page
 
 LARGEST = 8 << 20

@@ -1,19 +1,21 @@
-"""Responses of an episode: as a stream of events or at once, until the client leaves."""
+"""Responses of an episode, at once or as a stream of events until the client leaves, and the reasoning that they show."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.responses import JSONResponse, StreamingResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orgthink.record.episode import Episode
 from orgthink.record.guard import engine_failed, failed_agents, failure_message, unanswered
+from orgthink.runtime.agent import Agent
 from orgthink.serve.chat import ChatExchange
 from orgthink.serve.question import RequestError
 from orgthink.serve.responses import CANCELLED, ResponseExchange
@@ -27,6 +29,15 @@ QUIET = 10.0
 """Seconds without a text after which a stream sends a comment, so that proxies keep it open."""
 WORKING = b": working\n\n"
 """That comment."""
+
+MOST_UNREAD = 1 << 26
+"""Most bytes of a request that are read after its answer."""
+
+_TWO_LENGTHS = JSONResponse(  # a proxy may take the end of the body for the next request
+    RequestError("send either Content-Length or Transfer-Encoding").body, 400, headers={"connection": "close"}
+)
+
+_EVENTS = {"fork": "forks", "join": "joins", "end": "ends:"}
 
 
 async def events(
@@ -114,3 +125,98 @@ async def unless_gone(request: Request, task: asyncio.Task[Episode]) -> Episode:
         leaving.cancel()
         with suppress(asyncio.CancelledError):
             await leaving
+
+
+class Lanes:
+    """A watcher of an episode, which merges the texts of all agents into one: the reasoning that a client sees.
+
+    One agent streams until its line ends; the lines of the others wait until they are complete. A change of agent is
+    marked by its name.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        """`say` gets the next text of the reasoning, never an empty one."""
+        self._say = say
+        self._speaker: str | None = None
+        """Agent whose line is open."""
+        self._named: str | None = None
+        """Agent named last."""
+        self._waiting: dict[str, list[str]] = {}
+        """Parts of incomplete lines of other agents."""
+        self._empty = True
+        """Whether no text was sent yet."""
+
+    def watch(self, kind: str, agent: Agent, text: str) -> None:
+        if kind == "text":
+            self._text(agent.id, text)
+        elif kind in _EVENTS:
+            if rest := self._taken(agent.id):
+                self._lines(agent.id, rest)
+            self._line(f"[{agent.id} {_EVENTS[kind]} {text}]")
+
+    def _text(self, name: str, text: str) -> None:
+        if self._speaker not in (None, name):
+            whole, newline, rest = text.rpartition("\n")
+            if newline:
+                self._lines(name, self._taken(name) + whole)
+            self._waiting.setdefault(name, []).append(rest)
+            return
+        self._open(name)
+        self._emit(self._taken(name) + text)
+        self._speaker = None if text.endswith("\n") else name
+
+    def _taken(self, name: str) -> str:
+        """Remove and return the waiting text of an agent."""
+        return "".join(self._waiting.pop(name, ()))
+
+    def _open(self, name: str) -> None:
+        """Start a line of an agent."""
+        if self._named != name:
+            self._emit(("" if self._empty else "\n") + f"[{name}] ")
+        self._named = self._speaker = name
+
+    def _lines(self, name: str, text: str) -> None:
+        """Complete lines of another agent, on lines of their own."""
+        if text.strip():
+            self._line(f"[{name}] {text.strip()}")
+
+    def _line(self, text: str) -> None:
+        self._emit(("" if self._empty else "\n") + text)
+        self._speaker = self._named = None
+
+    def _emit(self, text: str) -> None:
+        if text:
+            self._empty = False
+            self._say(text)
+
+
+class WholeRequests:
+    """An application whose early answers arrive: to close a connection with unread bytes resets it, and the answer is
+    lost on its way."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        unread = True
+
+        async def read() -> Message:
+            nonlocal unread
+            message = await receive()
+            unread = message.get("more_body", False)
+            return message
+
+        async def answer(message: Message) -> None:
+            more = message["type"] != "http.response.body" or message.get("more_body", False)
+            if more or not unread:
+                await send(message)
+                return
+            await send({**message, "more_body": True})
+            left = MOST_UNREAD
+            while unread and left > 0:
+                left -= len((await read()).get("body", b""))
+            await send({"type": "http.response.body"})
+
+        headers = Headers(scope=scope)
+        ambiguous = "content-length" in headers and "transfer-encoding" in headers
+        await (_TWO_LENGTHS if ambiguous else self._app)(scope, read, answer)

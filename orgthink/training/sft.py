@@ -20,13 +20,12 @@ from torch import Tensor
 from orgthink.models.trainable import Trainable
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.batches import Cursor, batches
 from orgthink.training.checkpoint import say_saved, say_start
 from orgthink.training.gradients import UNSOUND, Accumulator, cross_entropy_sum, gradient_norm
 from orgthink.training.interrupt import interrupt
 from orgthink.training.packing import Pack, most_tokens, packs
 from orgthink.training.processes import broadcast, count, everywhere, open_parts, rank, split_state, total
-from orgthink.training.rows import Row
+from orgthink.training.rows import Cursor, Row, batches
 from orgthink.util.errors import UserError, require_above_zero, require_at_least
 from orgthink.util.settings import typed
 

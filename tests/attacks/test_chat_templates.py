@@ -34,7 +34,9 @@ LOOPS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% en
 
 @each(
     Attack("loops within loops", ENDS, "it takes more than 0.5 s", LOOPS),
-    Attack("a power that is computed when the template is read", ENDS, "it takes more than 0.5 s", "{{ 9 ** (9 ** 9) }}"),
+    Attack(
+        "a power that is computed when the template is read", ENDS, "it takes more than 0.5 s", "{{ 9 ** (9 ** 9) }}"
+    ),
     Attack("a text of 5 GB, when the template is read", ENDS, "MemoryError", "{{ 'x' * 5000000000 }}"),
     Attack("a text of 5 GB, by a method", ENDS, "MemoryError", "{{ 'x'.center(5000000000) }}"),
     Attack("a message, 2,500,000,000 times", ENDS, "MemoryError", "{{ messages[0].content * 2500000000 }}"),

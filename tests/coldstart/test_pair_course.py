@@ -17,7 +17,6 @@ from orgthink.models.trainable import open_trainable
 from orgthink.record.episode import Message
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.batches import Cursor, batches
 from orgthink.training.cluster.sizing.model import QWEN3_4B
 from orgthink.training.coldstart.pairs import (
     Pair,
@@ -28,7 +27,7 @@ from orgthink.training.coldstart.pairs import (
     rows_of,
     write,
 )
-from orgthink.training.rows import Row
+from orgthink.training.rows import Cursor, Row, batches
 from orgthink.training.sft import SftSettings, train
 
 BEGUN = " <FORK-1> scan + </FORK-1> 3 + 4 <JOIN-1> ! 1 + 2 ; </JOIN-1>"

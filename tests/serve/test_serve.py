@@ -34,8 +34,8 @@ from orgthink.serve import chat, responses
 from orgthink.serve.app import LARGEST, application
 from orgthink.serve.background import Background
 from orgthink.serve.episodes import Served, ServedEpisodes
-from orgthink.serve.lanes import Lanes
 from orgthink.serve.question import RequestError
+from orgthink.serve.stream import Lanes
 from orgthink.util import redaction
 
 FORKS = "<FORK-1> count </FORK-1> then <JOIN-1>"

@@ -6,8 +6,7 @@ from itertools import islice
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink.training.batches import Cursor, batches
-from orgthink.training.rows import Row
+from orgthink.training.rows import Cursor, Row, batches
 
 COUNT = 1280
 

@@ -15,10 +15,9 @@ from orgthink.models.config import DecoderConfig
 from orgthink.models.decoder import Decoder
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint, sft
-from orgthink.training.batches import batches
 from orgthink.training.gradients import Accumulator, cross_entropy_sum
 from orgthink.training.packing import packs
-from orgthink.training.rows import Row
+from orgthink.training.rows import Row, batches
 from orgthink.training.sft import Course, SftSettings, train
 from orgthink.util.errors import UserError
 
