@@ -138,8 +138,8 @@ def _parsed(verbs: Mapping[str, Any], argv: Sequence[str], values: Mapping[str, 
 
 
 def _unframed(frame: str) -> str:
-    """The error message in a frame, on one line, with the nearest option and without help texts."""
-    lines = "\n".join(line.strip("│ ") for line in frame.splitlines())
+    """The error message in a frame, on one line, with the nearest option, without colours and without help texts."""
+    lines = "\n".join(line.strip("│ ") for line in re.sub(r"\x1b\[[\d;]*m", "", frame).splitlines())
     _title, complaint, *rest = re.split(r".*[─-]{5,}.*", lines)
     near = re.search(r"Perhaps you meant:\s*(--[\w-]+)", " ".join(rest))
     return " ".join(complaint.split()).rstrip(".") + (f": did you mean {near[1]}?" if near else "; see --help")

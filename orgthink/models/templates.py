@@ -6,7 +6,7 @@ A template is a stranger's program: it is read and rendered in a separate proces
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache, partial
 from pathlib import Path
@@ -35,18 +35,18 @@ PROCESS = IsolatedProcess(__name__)
 reads; then the error."""
 
 
-Template = Callable[[Mapping[str, Any]], str]
-"""Makes a prompt of values. ValueError, in one line, if the template fails or exceeds a limit."""
+def chat_template(folder: Path, arguments: Iterable[str] = ()) -> Any:
+    """Makes a prompt of values by `chat_template.jinja` or `tokenizer_config.json`; `None` without a template.
+    ValueError, in one line, or ToolError if it fails or exceeds a limit.
 
-
-def chat_template(folder: Path, arguments: Iterable[str] = ()) -> Template | None:
-    """The template of `chat_template.jinja` or `tokenizer_config.json`; `None` without one. ValueError for one that is
-    damaged, and for several without a default. UserError if it does not read one of the `arguments`."""
+    ValueError for a template that is damaged, and for several without a default. UserError if it does not read one of
+    the `arguments`.
+    """
     file, config = folder / "chat_template.jinja", folder / "tokenizer_config.json"
     try:
         source = read_whole(file).decode() if file.is_file() else _configured(config)
         read = set() if source is None else {*_asked(source)} - RESERVED
-    except ValueError as error:
+    except (ValueError, ToolError) as error:
         raise ValueError(f"the chat template of {folder} cannot be read: {reason(error)}") from error
     for name in arguments:
         if name not in read:
@@ -55,10 +55,7 @@ def chat_template(folder: Path, arguments: Iterable[str] = ()) -> Template | Non
 
 
 def _asked(source: str, values: Any = None) -> Any:
-    try:
-        found, error = PROCESS.ask([SECONDS, source, values]) or (None, f"it takes more than {SECONDS:g} s")
-    except ToolError as failure:
-        raise ValueError(reason(failure)) from failure
+    found, error = PROCESS.ask([SECONDS, source, values]) or (None, f"it takes more than {SECONDS:g} s")
     if error:
         raise ValueError(error)
     return found
@@ -66,7 +63,7 @@ def _asked(source: str, values: Any = None) -> Any:
 
 def _serve() -> None:
     environment = _environment()
-    compiled = lru_cache(maxsize=16)(environment.from_string)
+    compiled, known = lru_cache(maxsize=16)(environment.from_string), environment.globals.keys()
 
     def answer(question: tuple[float, str, dict[str, Any] | None]) -> tuple[Any, str]:
         seconds, source, values = question
@@ -74,8 +71,7 @@ def _serve() -> None:
             with processor_seconds(seconds):
                 template = compiled(source)
                 if values is None:
-                    read = meta.find_undeclared_variables(environment.parse(source))
-                    return sorted(read - environment.globals.keys()), ""
+                    return sorted(meta.find_undeclared_variables(environment.parse(source)) - known), ""
                 text = template.render(**values)
         except Exception as error:
             return None, reason(error)

@@ -18,7 +18,7 @@ from orgthink.runtime.agent import Agent
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import prepared
-from orgthink.tools.voting import voted
+from orgthink.tools.agents import voted
 from orgthink.util.errors import require_at_least
 
 

@@ -59,6 +59,8 @@ _FILES = (
     "summary.json", "view.html",
 )  # fmt: skip
 
+_WITHOUT_IT = "to go on without it, delete this line"
+
 _PREPARED = ("archive.json", "best.json", "bank.json", "population.json", "prepared.json", "spent.json")
 """Files of searches in the arena."""
 
@@ -230,9 +232,9 @@ class RunFolder:
             try:
                 line = json.loads(raw)
             except (ValueError, RecursionError) as error:
-                raise UserError(f"{file}, line {number}: {error}") from error
+                raise UserError(f"{file}, line {number}: {error}; {_WITHOUT_IT}") from error
             if not isinstance(line, dict):
-                raise UserError(f"{file}, line {number}: not a JSON object")
+                raise UserError(f"{file}, line {number}: not a JSON object; {_WITHOUT_IT}")
             yield line
 
     @contextmanager
@@ -341,7 +343,7 @@ def _lines(file: Path, *, unique: bool = True) -> Iterator[_EpisodeLine]:
         try:
             episode = load(raw)
         except ValueError as error:
-            raise UserError(f"{file}, line {number}: not an episode: {first_message(error)}") from error
+            raise UserError(f"{file}, line {number}: not an episode: {first_message(error)}; {_WITHOUT_IT}") from error
         if (before := first.setdefault((episode.step, episode.id), number)) != number and unique:
             raise UserError(f"{file}, line {number}: episode {episode.id} repeats line {before}: delete one of them")
         yield _EpisodeLine(raw, episode)

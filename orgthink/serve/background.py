@@ -79,8 +79,7 @@ class Background:
         self._running[name] = (history, episode, asyncio.create_task(self._write(name, history, events)))
         await history.changed.wait()
         if not history.events:
-            text = "the server cannot store responses: its log says why"
-            raise RequestError(text, 500, code="not_stored")
+            raise RequestError("the server cannot store responses: its log says why", 500, code="not_stored")
         return history
 
     async def find(self, name: str) -> History:

@@ -1,4 +1,4 @@
-"""Responses of an episode, at once or as a stream of events until the client leaves, and the reasoning that they show."""
+"""Responses of an episode, at once or as a stream until the client leaves, and the reasoning that they show."""
 
 from __future__ import annotations
 
@@ -207,10 +207,8 @@ class WholeRequests:
             return message
 
         async def answer(message: Message) -> None:
-            more = message["type"] != "http.response.body" or message.get("more_body", False)
-            if more or not unread:
-                await send(message)
-                return
+            if message["type"] != "http.response.body" or message.get("more_body", False) or not unread:
+                return await send(message)
             await send({**message, "more_body": True})
             left = MOST_UNREAD
             while unread and left > 0:

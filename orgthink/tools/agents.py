@@ -16,12 +16,12 @@ from jsonschema import Draft202012Validator
 from orgthink.grammar.solution import after_thinking, read_proposal
 from orgthink.grammar.toolcall import CallStatus, Response
 from orgthink.record.episode import Problem, Status, StopReason
-from orgthink.runtime.agent import Agent, Result
+from orgthink.runtime.agent import Agent, Result, Work
 from orgthink.runtime.organization import Organization, fork_organization
-from orgthink.tasks.vote import prepared
+from orgthink.runtime.session import Session
+from orgthink.tasks.vote import prepared, vote
 from orgthink.tools.schema import Parameters, json_values
 from orgthink.tools.tool import Desk, Tool, paid_work
-from orgthink.tools.voting import voted
 
 _RESULT = "execution_result"
 """Tag around what the program of an agent printed."""
@@ -292,3 +292,26 @@ class OrganizationTool:
         root = fork_organization(desk.session, agent, key, self.organization, query)
         agent.so_far = lambda: root.so_far()
         return replace(await desk.session.join(agent, key), source=None)
+
+
+async def voted(
+    session: Session, parent: Agent, problem: Problem, count: int, new: Callable[[], Agent], work: Work
+) -> str | None:
+    """The vote of so many new agents below a parent, or of those that the budget allows. A deadline finds the vote of
+    the answers so far."""
+    voters: list[Agent] = []
+
+    def so_far() -> str | None:
+        results = [voter.result for voter in voters if voter.result is not None]
+        return vote(problem, [result.text for result in results if result.status is Status.OK])
+
+    owner = session if parent is session.root else parent
+    owner.so_far = so_far
+    with session.until_spent(parent):
+        for i in range(1, count + 1):
+            voter = new()
+            session.fork(parent, str(i), voter, work)
+            voters.append(voter)
+    for i in range(1, len(voters) + 1):
+        await session.join(parent, str(i))
+    return so_far()

@@ -35,8 +35,10 @@ from orgthink.util.secrets import command_words, expand
 from orgthink.util.terminal import MOST_QUOTED, excerpt, reason
 
 with needing("mcp", "a tool of an MCP server"):
+    from anyio.abc import ObjectReceiveStream
     from mcp import Client, MCPError, StdioServerParameters, stdio_client
     from mcp.client.streamable_http import streamable_http_client
+    from mcp.shared.message import SessionMessage
     from mcp.types import (
         CONNECTION_CLOSED,
         INVALID_REQUEST,
@@ -44,6 +46,8 @@ with needing("mcp", "a tool of an MCP server"):
         CallToolRequest,
         CallToolRequestParams,
         CallToolResult,
+        ErrorData,
+        JSONRPCError,
     )
 
 for _name in ("mcp", "client"):  # it logs parts of messages, with secrets
@@ -188,7 +192,33 @@ def _transport(command: str, stderr: IO[str]) -> Any:
     program, *arguments = command_words(command) or [""]
     # Invalid UTF-8 must not end the package's reader: calls would wait for ever.
     parameters = StdioServerParameters(command=program, args=arguments, encoding_error_handler="replace")
-    return stdio_client(parameters, errlog=stderr)  # type: ignore[arg-type]  # it needs only a file descriptor
+    return _answering(stdio_client(parameters, errlog=stderr))  # type: ignore[arg-type]  # it needs only a descriptor
+
+
+@asynccontextmanager
+async def _answering(transport: Any) -> AsyncIterator[tuple[_Answers, Any]]:
+    async with transport as (read, write):
+        yield _Answers(read), write
+
+
+class _Answers(ObjectReceiveStream[Any]):
+    """Messages of a server. One that cannot be read fails its call, which would otherwise wait for ever."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def receive(self) -> Any:
+        message = await self._stream.receive()
+        if not isinstance(message, ValidationError):
+            return message
+        text = given if isinstance((given := message.errors()[0]["input"]), str) else json.dumps(given)
+        ids = {*re.findall(r'"id" ?: ?(\d+)', text)}
+        if len(ids) != 1 or '"method"' in text:  # such as a log line: the package ignores it
+            return message
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=int(*ids), error=ErrorData(code=PARSE_ERROR, message="")))
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 def _text(found: CallToolResult) -> str:

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from itertools import count
+from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
 import httpx2
@@ -28,6 +29,9 @@ T = TypeVar("T")
 
 LARGEST_BODY = 2**23
 """Most bytes of a response: to read more would hold the loop for long. A stream is read event by event."""
+
+LARGEST_PADDING = 2**21
+"""Most characters of a stream that are in no event: comments, blank lines, and an event that is not complete."""
 
 LARGEST_COMPLAINT = 2**13
 """Bytes that are read of a response with a status other than 200."""
@@ -199,14 +203,29 @@ class HttpClient:
             yield await self.wait(stack.enter_async_context(self._send(method, path, body)))
 
     async def events(self, response: httpx2.Response, most: int) -> AsyncGenerator[str]:
-        """The data of the events of a streamed response. More than `most` events, or an event of more than a megabyte,
-        are a `failure`. Raises httpx2.RequestError, too."""
+        """The data of the events of a streamed response. More than `most` events, an event of more than a megabyte, or
+        more than `LARGEST_PADDING` between events are a `failure`. Raises httpx2.RequestError, too."""
         response.encoding = "utf-8-sig"  # events have no other encoding, even if a header names one
-        events = aiter(httpx2.EventSource(response))
+        left = LARGEST_PADDING
+
+        async def texts() -> AsyncIterator[str]:
+            nonlocal left
+            async for text in response.aiter_text():
+                left -= len(text)
+                if left < 0:
+                    raise self._failure(f"{self.name} sent more than {LARGEST_PADDING} characters outside of events")
+                yield text
+
+        events = aiter(
+            httpx2.EventSource(  # it reads these three
+                SimpleNamespace(request=response.request, headers=response.headers, aiter_text=texts)  # type: ignore[arg-type]
+            )
+        )
         for _ in range(most):
             event = await self.wait(anext(events, None))
             if event is None:
                 return
+            left += len(event.data) + 256  # for the names of its fields
             yield event.data
         raise self._failure(f"{self.name} sent more than {most} events in one answer")
 

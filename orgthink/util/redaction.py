@@ -115,8 +115,14 @@ def unsplit(text: str) -> tuple[str, str]:
     """A text that goes on, in two parts: what no more text can make a part of a secret, without secrets; and its end,
     which may be the beginning of a secret."""
     text = redact(text)
-    ends = range(max(0, len(text) - longest() + 1), len(text))
-    at = next((at for at in ends if any(form.startswith(text[at:]) for form in _forms)), len(text))
+    at = next(
+        (
+            at
+            for at in range(max(0, len(text) - longest() + 1), len(text))
+            if any(form.startswith(text[at:]) for form in _forms)
+        ),
+        len(text),
+    )
     return text[:at], text[at:]
 
 

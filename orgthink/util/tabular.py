@@ -18,6 +18,9 @@ from orgthink.util.files import made, read_whole, write_whole
 TABLES = (".parquet", ".jsonl", ".json", ".csv")
 """Suffixes of files of rows."""
 
+EXPANDED, RATIO = 1 << 30, 100
+"""Most bytes of the rows of a parquet file: so many, and so many times its size."""
+
 
 def read_rows(file: Path, columns: Sequence[str]) -> Iterator[Any]:
     """The rows of a file: `.parquet` (only these columns, in any case), `.csv`, JSON lines or a JSON list.
@@ -83,11 +86,14 @@ def parquet_bytes(rows: Sequence[Mapping[str, Any]], file: Path) -> bytes:
 
 def _read_parquet(file: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     _, parquet = _pyarrow(file)
+    left = EXPANDED + RATIO * file.stat().st_size
     try:
         with parquet.ParquetFile(file) as table:
             wanted = {name.lower() for name in columns}
             known = [name for name in table.schema_arrow.names if name.lower() in wanted]
-            for batch in table.iter_batches(columns=known):
+            for batch in table.iter_batches(columns=known, batch_size=64):  # a value may be repeated in every row
+                if (left := left - batch.nbytes) < 0:
+                    raise ValueError(f"it expands to more than {RATIO} times its size")
                 yield from batch.to_pylist()
     except (ArithmeticError, LookupError, NotImplementedError, OSError, TypeError, ValueError) as error:
         raise UserError(f"{file} cannot be read as parquet: {type(error).__name__}: {error}") from error

@@ -103,6 +103,8 @@ def answer(asked: dict[str, Any]) -> dict[str, Any] | None:
             return frame | {"result": LISTS.get(HOW, {"tools": [tool("t"), tool("u")]})}
         case "tools/call" if asked["params"]["name"] == "u":
             return frame | {"result": text("fine")}
+        case "tools/call" if HOW == "cut":
+            return print(json.dumps(frame | {"result": {}})[:-2], flush=True)
         case "tools/call":
             return frame | {"result": CALLS.get(HOW, lambda: text("fine"))()}
         case _:

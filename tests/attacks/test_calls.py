@@ -148,3 +148,16 @@ async def test_a_call_with_an_invalid_result(attack: Attack) -> None:
         assert "\n" not in str(failed.value)
         _, other = await opened(hostile(attack.given))
         assert await other.call({}) == Result("fine")
+
+
+@each(
+    Attack("a reply with half a surrogate pair", RESULTS, "EXEC_ERR at once", "surrogate"),
+    Attack("a reply that nests 900 deep", RESULTS, "EXEC_ERR at once", "deep"),
+    Attack("a reply that is cut off", RESULTS, "EXEC_ERR at once", "cut"),
+)
+async def test_a_reply_that_cannot_be_read(attack: Attack) -> None:
+    async with asyncio.timeout(50):
+        broken, other = await opened(hostile(attack.given))
+        with pytest.raises(ToolError, match="the server of t failed: it sent an invalid message"):
+            await broken.call({})
+        assert await other.call({}) == Result("fine")
