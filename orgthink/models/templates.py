@@ -45,16 +45,16 @@ def chat_template(folder: Path, arguments: Iterable[str] = ()) -> Any:
     file, config = folder / "chat_template.jinja", folder / "tokenizer_config.json"
     try:
         source = read_whole(file).decode() if file.is_file() else _configured(config)
-        read = set() if source is None else {*_asked(source)} - RESERVED
+        read = set() if source is None else {*_ask(source)} - RESERVED
     except (ValueError, ToolError) as error:
         raise ValueError(f"the chat template of {folder} cannot be read: {reason(error)}") from error
     for name in arguments:
         if name not in read:
             raise UserError(f"the chat template of {folder} {lacks(name, sorted(read))}")
-    return None if source is None else partial(_asked, source)
+    return None if source is None else partial(_ask, source)
 
 
-def _asked(source: str, values: Any = None) -> Any:
+def _ask(source: str, values: Any = None) -> Any:
     found, error = PROCESS.ask([SECONDS, source, values]) or (None, f"it takes more than {SECONDS:g} s")
     if error:
         raise ValueError(error)

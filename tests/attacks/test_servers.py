@@ -17,6 +17,7 @@ from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.engines.engine import EngineUnavailable
 from orgthink.record.episode import StopReason
 from orgthink.runtime.budget import Limits
+from orgthink.util import http
 from orgthink.util.http import RetryPolicy
 
 pytestmark = pytest.mark.thorough
@@ -164,12 +165,20 @@ GROWING: dict[str, tuple[Play, str]] = {
     "empty deltas": (endless(EVENTS, data(delta={}) * 100), "more than 1850 events"),
     "no data": (endless(EVENTS, b"event: ping\ndata:\n\n" * 100), "more than 1850 events"),
     "a line without an end": (endless(EVENTS, b"a" * 8000), "byte limit"),
-    "pings as fast as possible": (endless(EVENTS, b": ping\n\n" * 1000), "characters outside of events"),
-    "blank lines as fast as possible": (endless(EVENTS + word("so"), b"\n" * 8000), "characters outside of events"),
     "headers without an end": (endless(OK, b"X: a\r\n" * 1000), "broke off"),
     "a text of 900,000 letters": (endless(EVENTS + word("a" * 900_000) + END), "characters for 50 tokens"),
     "a refusal without an end": (endless(REFUSAL, b"no " * 3000), "answered 400: no no"),
 }
+
+
+@pytest.mark.parametrize("part", [b": ping\n\n" * 1000, b"\n" * 8000, b"data: a\n" * 1000])
+async def test_a_stream_with_much_outside_of_events(
+    part: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "LARGEST_PADDING", 1 << 16)
+    assert "more than 65536 characters outside of events" in await refused(
+        tmp_path / "run", endless(EVENTS + word("so"), part)
+    )
 
 
 @pytest.mark.parametrize("name", GROWING)
