@@ -21,8 +21,6 @@ from orgthink.util.errors import UserError
 from orgthink.util.files import LONGEST_LINE, made, open_to_append, read_whole
 from orgthink.util.terminal import reason
 
-logger = logging.getLogger(__name__)
-
 LONGEST_NAME = 100
 """Characters of an id."""
 _END = b"\n\n"
@@ -115,7 +113,7 @@ class Background:
                         history.events.append(event)
                     history.tell()
         except (OSError, UserError) as error:  # such as a full disk, or a folder that was moved
-            logger.error("response %s is not stored: %s", name, reason(error))
+            logging.getLogger(__name__).error("response %s is not stored: %s", name, reason(error))
             self._running[name][1].cancel()
         finally:
             del self._running[name]

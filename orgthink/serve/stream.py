@@ -215,6 +215,5 @@ class WholeRequests:
                 left -= len((await read()).get("body", b""))
             await send({"type": "http.response.body"})
 
-        headers = Headers(scope=scope)
-        ambiguous = "content-length" in headers and "transfer-encoding" in headers
+        ambiguous = all(name in Headers(scope=scope) for name in ("content-length", "transfer-encoding"))
         await (_TWO_LENGTHS if ambiguous else self._app)(scope, read, answer)
