@@ -1,7 +1,8 @@
-"""`countdown-small`: problems of every size, each with its solutions in a scan."""
+"""`countdown-small` and `countdown-all`: problems of every size, each with its solutions in a scan."""
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations, islice, permutations, product
 
 import pytest
@@ -9,14 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orgthink.tasks import task_named
-from orgthink.tasks.countdown_small import GIVEN, REQUIRED, counts, scan
+from orgthink.tasks.countdown_small import GIVEN, REQUIRED, counts, scan, solutions
 from orgthink.tasks.expression import ExpressionError, parse
 
 TASK = task_named("countdown-small")
-
-
-def solutions(numbers: list[int], target: int) -> list[str]:
-    return [found for first in numbers for _, found in scan(numbers, target, first) if found is not None]
+ALL = task_named("countdown-all")
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -64,3 +62,37 @@ def test_each_line_is_two_true_equations(numbers, target):
                     assert parse(left).value == int(right)
                 except ExpressionError:
                     pytest.fail(f"{equation} cannot be read")
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_countdown_all_has_each_number_of_solutions_and_does_not_tell_it(split):
+    problems = list(islice(ALL.problems(split, 1), 300))
+    sizes = Counter((len(problem.data["numbers"]), problem.required) for problem in problems)
+    assert sizes.keys() == {(given, required) for given in (3, *GIVEN) for required in range(1, given - 1)}
+    assert len({problem.instruction for problem in problems}) == 1
+    assert {problem.data["target"] in TASK.test_targets for problem in problems} == {split == "test"}
+    for problem in problems:
+        found = solutions(**problem.data)
+        assert len(found) == problem.required
+        assert ALL.grade(problem, "\n".join(reversed(found))).all_correct
+        assert ALL.grade(problem, "\n".join(found[1:])).correct == problem.required - 1
+
+
+def test_a_line_of_countdown_all_that_is_no_solution_costs_one():
+    """The number of solutions is not told, so that it must not pay to offer many expressions."""
+    problem = ALL.problem([2, 5, 15, 30], 40)  # 5*2+30, 30+15-5
+    right = solutions(**problem.data)
+    assert len(right) == problem.required == 2, right
+
+    def correct(*lines: str) -> int:
+        return ALL.grade(problem, "\n".join(lines)).correct
+
+    assert correct(*right) == correct("All ways:", *right, f"{right[0]} = 40", "none other") == 2
+    for wrong in ("15+5+2", "15+5+2 = 40", "(15+5)*2", "30+15-10/2", "5*8", "30+10", "15-5+30*1", "40", "5+"):
+        assert correct(*right, wrong) == 1, wrong
+        assert correct(right[0], wrong) == correct(*right, wrong, wrong, wrong) == 0
+    assert correct("none") == correct("") == 0
+    every = [
+        f"{a}{one}{b}{other}{c} = 40" for a, b, c in permutations([2, 5, 15, 30], 3) for one in "+-*/" for other in "+-"
+    ]
+    assert correct(*every) == 0, "all expressions, as equations that cannot all be read"
