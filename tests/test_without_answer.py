@@ -63,8 +63,17 @@ def test_a_run_without_an_answer_says_why_and_fails(toy, capsys: pytest.CaptureF
     assert main([*SMALL, "--organizations", "sequential", "--out", "run"]) == 1
     assert "no answer: a limit cut it off: raise --max-tokens" in capsys.readouterr().err
     toy(lambda text: "no answer here")
-    assert main([*SMALL, "--organizations", "sequential", "--out", "other"]) == 1
+    assert main([*SMALL, "--organizations", "asyncthink", "--set", "tolerant=false", "--out", "other"]) == 1
     assert "the model wrote none where it is read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("organization", ["sequential", "parallel", "majority-vote", "asyncthink"])
+def test_a_model_that_knows_no_tags_answers_by_its_text(organization: str, toy, capsys: pytest.CaptureFixture[str]):  # noqa: F811
+    toy(lambda text: "It is 42.")
+    how = ["--organization", organization, *(["--set", "tolerant=true"] if organization == "asyncthink" else [])]
+    assert main(["run", "What is 17 + 25?", *how]) == 0
+    out = capsys.readouterr().out
+    assert "answer:\nIt is 42.\n" in out and "(each agent counts its own decoding steps)" in out
 
 
 def test_the_last_line_says_where_the_run_is(toy, capsys: pytest.CaptureFixture[str]):  # noqa: F811

@@ -6,12 +6,13 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from orgthink.grammar.actions import Answer, Cancel, Command, Fork, Join, Malformed, Poll, Return
+from orgthink.grammar.actions import Answer, Cancel, Fork, Join, Malformed, Poll, Return
 from orgthink.grammar.asyncthink import DIALECT, Dialect, Keys, organizer_scanner, worker_scanner
 from orgthink.grammar.fork_calls import FORK_TOOLS
 from orgthink.organizations import AnyOrganization, identical_below
 from orgthink.organizations.agent_forms import CallForm, Form, TagForm, WorkerTools
 from orgthink.organizations.prompts import prompt, style_named
+from orgthink.organizations.request import unmarked_answer
 from orgthink.record.episode import Message, Problem, StopReason
 from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.budget import BudgetExhausted
@@ -31,8 +32,8 @@ class AsyncThink(Organization):
     prompts: str = "paper"
     """Prompt style."""
     tolerant: bool = False
-    """After a format error, or a Fork that the budget forbids, go on with a notice, for untrained models; else the
-    episode ends, as in training."""
+    """After a format error, or a Fork that the budget forbids, go on with a notice, and take a last text that marks no
+    answer, for untrained models; else the episode ends, as in training."""
     overflow: Literal["error", "queue"] = "error"
     """A Fork beyond c - 1 workers: a format error, or it waits for a place."""
     malformed: Literal["record", "error"] = "record"
@@ -85,7 +86,8 @@ class AsyncThink(Organization):
             return answer
         if organizer.stop is not StopReason.FORMAT:
             session.unanswered(organizer)
-        return None  # an empty answer does not count
+        lenient = self.tolerant and answer is None  # an empty answer does not count
+        return unmarked_answer(organizer, self.dialect) if lenient else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,8 @@ class _Organized:
                 continue
             fault = keys.check(command)
             if fault is not None:
-                self.session.fault(agent, fault, _detail(command))
+                detail = command.text[:80] if isinstance(command, Malformed) else getattr(command, "key", "")
+                self.session.fault(agent, fault, detail)
                 if isinstance(command, Malformed) and settings.malformed == "record":
                     continue
                 if not settings.tolerant:
@@ -201,8 +204,3 @@ def _progress(workers: Mapping[str, Agent], forked: Container[str]) -> str:
     """Lists which workers are done."""
     named = ((key, "at work" if worker.result is None else "done") for key, worker in workers.items() if key in forked)
     return "\n".join(f"{key}: {progress}" for key, progress in named) or "no worker"
-
-
-def _detail(command: Command) -> str:
-    """Detail of a format error."""
-    return command.text[:80] if isinstance(command, Malformed) else getattr(command, "key", "")

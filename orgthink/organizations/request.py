@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from orgthink.grammar.actions import Answer
-from orgthink.grammar.asyncthink import read
+from orgthink.grammar.asyncthink import Dialect, read
 from orgthink.grammar.solution import after_thinking, boxed, read_proposal
 from orgthink.record.episode import Message, Problem, Status, StopReason
 from orgthink.runtime.agent import Agent
@@ -60,6 +60,15 @@ async def single_reply(agent: Agent) -> str | None:
 def visible_text(agent: Agent) -> str | None:
     """The text of an agent after its thinking, the part that other agents see; `None` if it is empty."""
     return after_thinking(agent.sampled, ended=agent.stop is StopReason.DONE) or None
+
+
+def unmarked_answer(agent: Agent, dialect: Dialect) -> str | None:
+    """The last text of an agent that ended without marking its answer, after its thinking, its last command, and the
+    tag of an answer that it did not close; `None` for an empty text and for one that was cut off."""
+    whole = agent.stop is StopReason.DONE and visible_text(agent) is not None
+    text = after_thinking(agent.last_sampled, ended=True) if whole else ""
+    commands = dialect.compile(("fork_end", "join", "join_end")).finditer(text)
+    return text[max((tag.end() for tag in commands), default=0) :].rpartition(dialect.answer[0])[2].strip() or None
 
 
 def boxed_answer(agent: Agent, problem: Problem) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from orgthink.grammar.actions import Answer
 from orgthink.grammar.asyncthink import DIALECT, AsyncThinkScanner, Dialect
 from orgthink.organizations.prompts import prompt
-from orgthink.organizations.request import CALL, boxed_answer, new_caller
+from orgthink.organizations.request import CALL, boxed_answer, new_caller, unmarked_answer
 from orgthink.record.episode import Problem
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.organization import Organization
@@ -33,8 +33,8 @@ class Sequential(Organization):
 
 
 async def think(thinker: Agent, session: Session, dialect: Dialect = DIALECT) -> str | None:
-    """Let an agent think until it answers, in tags or boxed; otherwise it is a format error. Tags within `<think>` do
-    not count."""
+    """Let an agent think until it answers, in tags or boxed; otherwise its text is the answer, and a format error. Tags
+    within `<think>` do not count."""
     thinker.pay(CALL)
     async for action in thinker.act(AsyncThinkScanner("answer", dialect=dialect)):
         if isinstance(action, Answer):
@@ -42,4 +42,5 @@ async def think(thinker: Agent, session: Session, dialect: Dialect = DIALECT) ->
     answer = boxed_answer(thinker, session.problem)
     if answer is None:
         session.unanswered(thinker)
+        return unmarked_answer(thinker, dialect)
     return answer

@@ -297,13 +297,13 @@ class OrganizationTool:
 async def voted(
     session: Session, parent: Agent, problem: Problem, count: int, new: Callable[[], Agent], work: Work
 ) -> str | None:
-    """The vote of so many new agents below a parent, or of those that the budget allows. A deadline finds the vote of
-    the answers so far."""
+    """The vote of so many new agents below a parent, or of those that the budget allows. Those with a format error vote
+    only if all have one. A deadline finds the vote of the answers so far."""
     voters: list[Agent] = []
 
     def so_far() -> str | None:
-        results = [voter.result for voter in voters if voter.result is not None]
-        return vote(problem, [result.text for result in results if result.status is Status.OK])
+        ended = [(one.result.text, one.faults) for one in voters if one.result and one.result.status is Status.OK]
+        return vote(problem, [text for text, faults in ended if not faults] or [text for text, _ in ended])
 
     owner = session if parent is session.root else parent
     owner.so_far = so_far

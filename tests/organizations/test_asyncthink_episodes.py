@@ -141,6 +141,32 @@ def test_a_box_that_a_worker_returned_is_no_answer() -> None:
     assert played(AsyncThink(), turns, FIVE).answer is None
 
 
+@pytest.mark.parametrize(
+    ("last", "answer"),
+    [
+        (" so it is 5 .", "so it is 5 ."),
+        (" so <ANSWER> 5", "5"),
+        (" </FORK-2> so 5 .", "so 5 ."),  # as by calls, in the last turn
+        (" so 5 . </FORK-2>", None),
+        (" so <ANSWER> </ANSWER>", None),
+        (" <think> 5 ?", None),
+        ("o " * 99, None),
+    ],
+)
+def test_a_tolerant_organizer_answers_by_its_last_text(last: str, answer: str | None) -> None:
+    """For models that were not trained. It counts as a format error all the same, and a reward sees that."""
+    turns = [
+        Turn(" <FORK-1> a </FORK-1> <JOIN-1>", when="main process"),
+        Turn(last, when="main process"),
+        Turn(" <RETURN> three </RETURN>", when="Subtask: a"),
+    ]
+    episode = played(AsyncThink(tolerant=True), turns, FIVE, tokens=50)
+    assert episode.answer == answer
+    assert episode.format_faults[-1].kind in (FormatError.NO_ANSWER, FormatError.TRUNCATED)
+    assert AsyncThinkReward()(episode).format_error and AsyncThinkReward()(episode).total == -0.5
+    assert played(AsyncThink(), turns, FIVE, tokens=50).answer is None, "as in training"
+
+
 # Prompts
 
 

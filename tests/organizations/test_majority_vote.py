@@ -60,7 +60,8 @@ def test_an_answer_that_is_only_thought_about_is_none():
     for organization, thinkers in ((Sequential(), 1), (MajorityVote(samples=3), 3), (Parallel(), 3)):
         episode = play(organization, [*[thought] * thinkers, *[rest] * thinkers], Limits(capacity=3))
         assert episode.answer == "1+1" and not episode.format_faults
-    assert play(Sequential(), [thought, Turn(". </think> I do not know.")]).answer is None
+    assert play(Sequential(), [thought, Turn(". </think> I do not know.")]).answer == "I do not know."
+    assert play(Sequential(), [thought, Turn(". It never ends")]).answer is None
 
 
 def test_who_answers_nothing_does_not_vote():
@@ -103,7 +104,7 @@ def test_the_first_offer_counts_by_the_order_of_thinkers_not_of_time():
     assert play(MajorityVote(samples=2), turns).answer == "1+1"
 
 
-def test_who_fails_or_is_cut_off_or_gives_no_answer_has_no_vote():
+def test_who_fails_or_is_cut_off_or_marks_no_answer_has_no_vote():
     turns = [
         Turn("it is 9", fails="gone"),
         Turn("o " * 20 + "<ANSWER> 9 </ANSWER>"),
@@ -112,14 +113,39 @@ def test_who_fails_or_is_cut_off_or_gives_no_answer_has_no_vote():
     ]
     episode = play(MajorityVote(samples=4), turns, max_tokens=20)
     assert episode.answer == "1+1" and episode.stop is StopReason.DONE and not engine_failed(episode)
-    statuses = [Status.ERROR, Status.TRUNCATED, Status.NO_RETURN, Status.OK]
+    statuses = [Status.ERROR, Status.TRUNCATED, Status.OK, Status.OK]
     assert [trace.status for trace in episode.traces[1:]] == statuses
     assert [(fault.agent, fault.kind) for fault in episode.format_faults] == [
         ("controller/3", "NO_ANSWER"),
         ("controller/2", "TRUNCATED"),
     ]
-    lost = play(MajorityVote(samples=3), turns[:3], max_tokens=20)
+    lost = play(MajorityVote(samples=2), turns[:2], max_tokens=20)
     assert lost.answer is None and engine_failed(lost)
+
+
+@pytest.mark.parametrize(
+    ("says", "answer"),
+    [
+        ("it is 9", "it is 9"),
+        ("hm </think> it is 9 \n", "it is 9"),
+        ("so <ANSWER> 9", "9"),  # the model ended within its tag
+        ("so <ANSWER> </ANSWER>", ""),
+        ("<think> it is 9", None),
+        ("o " * 30, None),  # a limit cut it off
+    ],
+)
+def test_the_text_of_one_that_thinks_alone_is_its_answer(says: str, answer: str | None) -> None:
+    """A model that was not trained may not write the tags. That stays a format error, for whoever counts them."""
+    for organization, thinkers in ((Sequential(), 1), (MajorityVote(samples=3), 3), (Parallel(), 2)):
+        episode = play(organization, [Turn(says)] * thinkers, Limits(capacity=thinkers), max_tokens=20)
+        assert episode.answer == (answer or None if thinkers > 1 else answer)
+        assert len(episode.format_faults) == (0 if answer == "" else thinkers)
+
+
+def test_a_text_has_a_vote_where_no_one_marks_an_answer() -> None:
+    texts = [Turn("it is 9"), Turn("it is 8"), Turn("it is 8")]
+    assert play(MajorityVote(samples=3), texts).answer == "it is 8"
+    assert play(MajorityVote(samples=4), [*texts, ballot("1+1")]).answer == "1+1"
 
 
 def test_every_call_costs_a_unit_also_one_that_failed():

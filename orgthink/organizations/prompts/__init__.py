@@ -36,10 +36,6 @@ from orgthink.util.registry import Registry
 _PARAGRAPH = re.compile(r"^\{(instruction|answer_form|context|forking|using|calling)\}\n\n", re.MULTILINE)
 
 
-def _nothing(problem: Problem) -> Mapping[str, object]:
-    return {}
-
-
 SPEAKERS = ("system", "user", "assistant")
 """Roles of the messages of a template."""
 Template = str | tuple[Message, ...]
@@ -56,7 +52,7 @@ class Style:
     """Role → template."""
     verdicts: VerdictForm = MARKDOWN
     """How its verifiers spell their verdicts."""
-    values: Callable[[Problem], Mapping[str, object]] = _nothing
+    values: Callable[[Problem], Mapping[str, object]] = lambda problem: {}
     """Placeholders of its own, filled in from the problem."""
 
 
