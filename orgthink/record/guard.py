@@ -102,10 +102,15 @@ def failed_agents(episode: Episode) -> list[Trace]:
     return [trace for trace in episode.traces if trace.stop is StopReason.ERROR and trace.model is not None]
 
 
+def cut_off(episode: Episode) -> bool:
+    """Whether a limit ended an episode without an answer, or one of its agents that should have answered."""
+    limits = (StopReason.LENGTH, StopReason.BUDGET, StopReason.DEADLINE)
+    return episode.stop in limits or any(fault.kind is FormatError.TRUNCATED for fault in episode.format_faults)
+
+
 def unanswered(episode: Episode) -> tuple[str, str]:
     """What ended an episode without an answer, and which options of the command line may help."""
-    kinds = [fault.kind for fault in episode.format_faults]
-    if FormatError.TRUNCATED in kinds or episode.stop in (StopReason.LENGTH, StopReason.BUDGET, StopReason.DEADLINE):
+    if cut_off(episode):
         return "a limit cut it off", "raise --max-tokens, or --max-episode-tokens or --deadline if they are set"
     if episode.stop is not StopReason.FORMAT:
         return (
@@ -113,7 +118,7 @@ def unanswered(episode: Episode) -> tuple[str, str]:
             "look at what it wrote, or try other --prompts or a larger model",
         )
     return (
-        f"the format error {kinds[-1]} ended it",
+        f"the format error {episode.format_faults[-1].kind} ended it",
         "try --set tolerant=true, --set overflow=queue or a higher --capacity",
     )
 

@@ -98,6 +98,7 @@ class _Routes:
         """Counters in the text format of Prometheus."""
         self._admit(request)
         names = {f"orgthink_{name}_total": value for name, value in asdict(self._episodes.counts).items()}
+        names["orgthink_sampled_total"] += self._episodes.board.sampled
         lines = [f"# TYPE {name} counter\n{name} {value}" for name, value in names.items()]
         lines.append(f"# TYPE orgthink_running gauge\norgthink_running {self._episodes.running}")
         return PlainTextResponse("\n".join(lines) + "\n")
@@ -109,9 +110,7 @@ class _Routes:
     async def model(self, request: Request) -> Response:
         """One of the models. Its name may have slashes."""
         self._admit(request)
-        name = request.path_params["name"]
-        self._find(name)
-        return _Json(self._described(name))
+        return _Json(self._described(request.path_params["name"]))
 
     async def chat(self, request: Request) -> Response:
         return await self._answer(request, chat.read)
@@ -137,13 +136,12 @@ class _Routes:
         self._admit(request)
         episodes, counts = self._episodes, self._episodes.counts
         rows = episodes.board.listing(_number(request, "after", 0))
-        sampled = counts.sampled + sum(row["sampled"] for row in rows["running"])
         facts = {
             "running": f"{episodes.running} of {episodes.most}",
             "ended": f"{counts.ended:,}",
             "left by their client": f"{counts.left:,}",
             "turned away": f"{counts.turned_away:,}",
-            "sampled": f"{sampled:,} tokens",
+            "sampled": f"{counts.sampled + episodes.board.sampled:,} tokens",
         }
         return _Json(rows | {"facts": list(facts.items())}, headers=DATA_HEADERS)
 
@@ -186,8 +184,8 @@ class _Routes:
 
     def _described(self, name: str) -> dict[str, Any]:
         """A model, as OpenAI lists it."""
-        root = self._served[name].base
-        return {"id": name, "object": "model", "created": self._began, "owned_by": "orgthink", "root": root}
+        served = self._find(name)
+        return {"id": name, "object": "model", "created": self._began, "owned_by": "orgthink", "root": served.base}
 
     async def _body(self, request: Request) -> bytes:
         """The body, of a bounded size."""

@@ -51,10 +51,9 @@ def usage(episode: Episode) -> dict[str, Any]:
 def response_usage(episode: Episode) -> dict[str, Any]:
     """Usage in the form of the Responses interface."""
     counted = usage(episode)
-    cache = {"cached_tokens": 0, "cache_write_tokens": 0}
     return {
         "input_tokens": counted["prompt_tokens"],
-        "input_tokens_details": counted["prompt_tokens_details"] | cache,
+        "input_tokens_details": counted["prompt_tokens_details"] | {"cached_tokens": 0, "cache_write_tokens": 0},
         "output_tokens": counted["completion_tokens"],
         "output_tokens_details": counted["completion_tokens_details"],
         "total_tokens": counted["total_tokens"],

@@ -116,6 +116,11 @@ class Board:
         self.end(running)
         self._ended.append(Ended(next(self._numbers), place, listed(episode, running.id, running.question)))
 
+    @property
+    def sampled(self) -> int:
+        """Tokens of the running episodes so far."""
+        return sum(one.row["sampled"] for one in self._running.values())
+
     def listing(self, after: int) -> dict[str, Any]:
         """Running episodes, and those with a number above `after` that ended, the newest first."""
         ended = [one.row for one in reversed(self._ended) if one.number > after]

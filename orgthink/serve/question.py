@@ -51,10 +51,18 @@ Tokens = Annotated[int, Field(ge=1, lt=2**63)]
 class RequestError(Exception):
     """A refused request, with OpenAI's error body."""
 
-    def __init__(self, message: str, status: int = 400, *, code: str | None = None, param: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        status: int = 400,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.status, self.code, self.param = status, code, param
-        self.headers: Mapping[str, str] = {}
+        self.headers = headers or {}
 
     @property
     def body(self) -> dict[str, Any]:

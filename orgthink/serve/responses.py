@@ -223,8 +223,8 @@ def _status(episode: Episode) -> str:
 
 def _end(episode: Episode) -> Json:
     """What is known when a response has ended."""
-    cut = {"reason": "max_output_tokens"} if _status(episode) == "incomplete" else None
-    return {"incomplete_details": cut, "usage": response_usage(episode), "orgthink": facts(episode)}
+    cut = {"incomplete_details": {"reason": "max_output_tokens"}} if _status(episode) == "incomplete" else {}
+    return cut | {"usage": response_usage(episode), "orgthink": facts(episode)}
 
 
 def _summary(text: str) -> Json:

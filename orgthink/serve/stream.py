@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orgthink.record.episode import Episode
-from orgthink.record.guard import engine_failed, failed_agents, failure_message, unanswered
+from orgthink.record.episode import Episode, StopReason
+from orgthink.record.guard import cut_off, engine_failed, failed_agents, failure_message, unanswered
 from orgthink.runtime.agent import Agent
 from orgthink.serve.chat import ChatExchange
 from orgthink.serve.question import RequestError
@@ -79,9 +79,16 @@ async def events(
 
 
 def spoken(episode: Episode) -> Episode:
-    """The `answered` episode, with a text that says so in place of a missing answer."""
+    """The `answered` episode. If a limit cut the answer off, a text says so in its place, and the stop is LENGTH.
+    RequestError without an answer for another reason: a client must not take that for success, nor repeat it unasked.
+    """
     found = answered(episode)
-    return found if found.answer else replace(found, answer=f"[no answer: {unanswered(found)[0]}]")
+    if found.answer:
+        return found
+    why = f"no answer: {unanswered(found)[0]}"
+    if cut_off(found):
+        return replace(found, answer=f"[{why}]", stop=StopReason.LENGTH)
+    raise RequestError(why, 502, code="no_answer", headers={"x-should-retry": "false"})  # OpenAI's clients would repeat
 
 
 def answered(episode: Episode) -> Episode:

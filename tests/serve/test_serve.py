@@ -197,6 +197,22 @@ async def _first_lines(server: Server, body: Mapping[str, Any]) -> None:
                 return
 
 
+async def test_tokens_of_running_episodes_are_counted(tmp_path: Path) -> None:
+    async def counted(server: Server) -> int:
+        metrics = (await server.client.get("/metrics")).text
+        return int(re.search(r"^orgthink_sampled_total (\d+)", metrics, re.MULTILINE)[1])  # type: ignore[index]
+
+    async with serving(tmp_path, lambda text: "word " * 9_000, seconds=0.001) as server:
+        asking = asyncio.create_task(server.ask())
+        while not (before := await counted(server)):
+            assert not asking.done(), "not before its end"
+        assert 0 < before < 9_000
+        asking.cancel()
+        while server.engine.live or server.episodes.running:
+            await asyncio.sleep(0.01)
+        assert await counted(server) == server.engine.sampled >= before
+
+
 async def test_more_clients_than_places(tmp_path: Path) -> None:
     async with serving(tmp_path, lambda text: "word " * 300, seconds=0.001, most=3) as server:
         replies = await asyncio.gather(*(server.ask() for _ in range(12)))
@@ -443,21 +459,43 @@ async def test_a_prompt_that_does_not_fit_the_model(tmp_path: Path, model: str, 
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_episode_without_an_answer_says_so(tmp_path: Path, stream: bool) -> None:
-    async def said(server: Server, **more: Any) -> tuple[str, str]:
-        reply = await server.ask("asyncthink-rule", stream=stream, **more)
-        parts = events(reply.text) if stream else [reply.json()]
-        choices = [choice for part in parts for choice in part["choices"]]
-        texts = [choice.get("delta", choice.get("message", {})).get("content") or "" for choice in choices]
-        return "".join(texts), choices[-1]["finish_reason"]
-
+async def test_an_answer_that_a_limit_cut_off_says_so(tmp_path: Path, stream: bool) -> None:
     async with serving(tmp_path, lambda text: "word " * 30) as server:
-        assert await said(server) == ("[no answer: the model wrote none where it is read]", "stop")
-        assert await said(server, max_tokens=9) == ("[no answer: a limit cut it off]", "length")
-    twice = " ".join(f"<FORK-1> {n} </FORK-1>" for n in range(2))
-    async with serving(tmp_path / "other", lambda text: twice if "How many?" in text else "word") as server:
-        assert await said(server) == ("[no answer: the format error DUPLICATE_FORK ended it]", "stop")
+        for model in ("sequential-rule", "parallel-rule", "asyncthink-rule"):  # a root that decodes, and one that votes
+            reply = await server.ask(model, stream=stream, max_tokens=9)
+            parts = events(reply.text) if stream else [reply.json()]
+            choices = [choice for part in parts for choice in part["choices"]]
+            texts = [choice.get("delta", choice.get("message", {})).get("content") or "" for choice in choices]
+            assert "".join(texts) == "[no answer: a limit cut it off]"
+            assert choices[-1]["finish_reason"] == "length"
     assert all(episode.answer is None for episode in server.folder.episodes())
+
+
+TWICE = " ".join(f"<FORK-1> {n} </FORK-1>" for n in range(2))
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        ("word " * 30, "no answer: the model wrote none where it is read"),
+        (TWICE, "no answer: the format error DUPLICATE_FORK ended it"),
+    ],
+)
+async def test_no_answer_is_an_error_to_a_program(tmp_path: Path, says: str, why: str) -> None:
+    """In place of a success whose text is none. OpenAI's clients do not repeat it: an episode is dear."""
+    async with serving(tmp_path, lambda text: says if "How many?" in text else "word") as server:
+        reply = await server.ask("asyncthink-rule")
+        streamed = (await server.ask("asyncthink-rule", stream=True)).text
+        body = {"model": "asyncthink-rule", "input": "How many?", "background": True}
+        later = (await server.client.post("/v1/responses", json=body)).json()
+        while later["status"] == "in_progress":
+            later = (await server.client.get(f"/v1/responses/{later['id']}")).json()
+    assert (reply.status_code, reply.headers["x-should-retry"]) == (502, "false")
+    error = reply.json()["error"]
+    assert (error["code"], error["type"], error["message"]) == ("no_answer", "server_error", why)
+    assert json.loads(streamed.rpartition("data: ")[2])["error"] == error and "[DONE]" not in streamed
+    assert later["status"] == "failed" and later["error"] == {"code": "server_error", "message": why}
+    assert len(list(server.folder.episodes())) == 3, "stored all the same"
 
 
 async def test_one_of_several_failures_is_a_full_context(tmp_path: Path) -> None:
