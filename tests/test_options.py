@@ -36,6 +36,13 @@ def test_the_overview_has_every_command_in_a_group(argv: list[str], capsys: pyte
     assert places[0] < out.index("\n  eval ") < places[1] < out.index("\n  train ") < places[2]
 
 
+def test_a_help_text_is_broken_where_the_terminal_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("COLUMNS", "400")
+    assert "`hf:NAME`, a data set of the hub" in help_of("eval", capsys=capsys), "and not where its source is"
+
+
 def test_a_long_help_has_groups_and_keeps_its_words(capsys: pytest.CaptureFixture[str]):
     text = help_of("eval", capsys=capsys)
     places = [text.index(f"{group} options") for group in OPTION_GROUPS]
@@ -145,6 +152,20 @@ def test_every_run_writes_the_file_that_repeats_it(argv: list[str], toy):  # noq
         {episode.problem.text for episode in RunFolder.open(Path(one)).episodes()} for one in ("first", "second")
     ]
     assert problems[0] == problems[1]
+
+
+def test_a_run_is_repeated_from_another_directory(toy, monkeypatch: pytest.MonkeyPatch):  # noqa: F811
+    for folder in ("data/docs", "elsewhere"):
+        Path(folder).mkdir(parents=True)
+    Path("data/mine.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}\n')
+    given = ["--task", "data/mine.jsonl", "--n", "1", "--organizations", "self-refine", "tool-use"]
+    main(["eval", *given, "--set", "suite.corpus=data/docs", "--out", "first"])
+    monkeypatch.chdir("elsewhere")
+    main(["eval", "--config", "../first/run.toml", "--out", "second"])
+    assert settings("second") == settings("../first")
+    text = Path("second/run.toml").read_text()
+    assert f'task = "{Path("../data/mine.jsonl").resolve()}"' in text
+    assert f'"suite.corpus={Path("../data/docs").resolve()}"' in text and "self-refine" in text
 
 
 def test_a_training_writes_the_file_that_repeats_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

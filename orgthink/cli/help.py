@@ -68,7 +68,17 @@ def rules(commands: Iterable[Any], values: Mapping[str, Any]) -> Any:
             known = OPTION_GROUPS.items() if len(usual.fields) > 9 else ()  # few need no groups
             group = next((group for group, names in known if each.name in names.split()), "")
             how = arg(prefix_name=not group, help_behavior_hint=hint)
-            within.setdefault(group, []).append(replace(each, type=Annotated[kind, how], default=default))
+            within.setdefault(group, []).append(
+                replace(
+                    each,
+                    type=Annotated[kind, how],
+                    default=default,
+                    # tyro finds a text when it is shown; the line ends of its source mean nothing
+                    helptext=lambda text=each.helptext: " ".join(
+                        str((text() if callable(text) else text) or "").split()
+                    ),
+                )
+            )
         top = within.pop("", [])
         for group in filter(within.__contains__, OPTION_GROUPS):
             specs[kind := type(group, (), {})] = StructConstructorSpec(lambda **given: given, tuple(within[group]))

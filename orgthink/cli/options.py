@@ -19,6 +19,7 @@ from orgthink.organizations import ORGANIZATIONS
 from orgthink.training.recipes.adjust import put
 from orgthink.util.errors import UserError, pick
 from orgthink.util.redaction import redact_values
+from orgthink.util.references import absolute
 from orgthink.util.settings import plain, require_known, typed
 from orgthink.util.tabular import json_object, toml_tables
 
@@ -35,10 +36,10 @@ class FromFile:
     of run, eval and train has one that repeats it, DIR/run.toml."""
 
     def repeating(self, command: str) -> str:
-        """The text of a file that repeats this command, in the same working directory."""
+        """The text of a file that repeats this command in any working directory."""
         lines = [
             f"{name.replace('_', '-')} = {json.dumps(value, ensure_ascii=False)}\n"
-            for name, value in redact_values(plain(self)).items()
+            for name, value in redact_values(absolute(plain(self))).items()
             if name not in ("config", "out", "resume", "json", "dry_run", "go_on")
             and (value or value == 0)
             and value is not False

@@ -26,6 +26,9 @@ _PROBLEMS = re.compile(r"(?P<task>[a-z][a-z-]*:(?:[a-z][a-z0-9.-]*:)?)?(?P<file>
 _FOLDERS = re.compile(r"^[^:]*/(?=[^/:]*\.(?:parquet|jsonl?|csv)\b)")
 """The folders of a file of rows that is a task by itself."""
 
+_OPTION = re.compile(r"([\w.-]+=)?(.*)", re.DOTALL)
+"""The name in an option `NAME=VALUE`, if there is one, and the value."""
+
 _PARTS = re.compile(r"[^+#]+")
 """The parts of a task's name, which may join several tasks and a grader."""
 
@@ -55,12 +58,16 @@ def references(value: Any) -> Iterator[str]:
 
 
 def absolute(value: Any) -> Any:
-    """JSON values with absolute paths of Python files, prompt files and problem files: valid in any working folder."""
+    """JSON values with absolute paths of Python files, prompt files, problem files, and folders with a `/` in their
+    name: valid in any working folder."""
     match value:
         case str():
-            return _PARTS.sub(lambda part: _absolute(part[0]), value)
+            name, path = ("", value) if os.path.exists(value) else _OPTION.findall(value)[0]
+            if os.sep in path and os.path.isdir(path):
+                return f"{name}{Path(path).resolve()}"
+            return name + _PARTS.sub(lambda part: _absolute(part[0]), path)
         case Mapping():
-            return {key: _absolute_setting(key, each, value) for key, each in value.items()}
+            return {key: each if is_server_model(key, value) else absolute(each) for key, each in value.items()}
         case list() | tuple():
             return [absolute(each) for each in value]
     return value
@@ -69,12 +76,6 @@ def absolute(value: Any) -> Any:
 def is_server_model(key: str, settings: Mapping[str, Any]) -> bool:
     """Whether a setting is a server's name for its model, which is neither a path nor code."""
     return key == "model" and settings.get("url") is not None
-
-
-def _absolute_setting(key: str, each: Any, settings: Mapping[str, Any]) -> Any:
-    if key == "corpus" and isinstance(each, str) and os.sep in each and os.path.isdir(each):
-        return str(Path(each).resolve())
-    return each if is_server_model(key, settings) else absolute(each)
 
 
 def _absolute(name: str) -> str:
