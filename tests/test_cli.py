@@ -431,7 +431,7 @@ def test_a_role_none_of_whose_replies_returns_anything_is_named(toy, capsys: pyt
         toy(rule)
         assert main([*asked, "--out", f"runs/{number}"]) == 0
         assert "none of" not in capsys.readouterr().err
-    toy(lambda context: " nothing")
+    toy(lambda context: " <think> nothing")
     assert main(["run", "--task", "countdown-small", "--organization", "majority-vote", "--set", "samples=3"]) == 1
     assert "none of 3 replies" in capsys.readouterr().err
 

@@ -75,16 +75,11 @@ _INSTALLED: dict[str, Callable[[Any], bool]] = {
 """Whether a value of a setting that all organizations share is installed. Other settings have a marker of their own."""
 
 
-def _is_installed(model: str) -> bool:
-    """Whether a model is shipped, or only a name by which a server may know it."""
-    return shipped(model) is not None or not is_local(model)
-
-
 @dataclass(frozen=True, slots=True)
 class Partner:
     """A model of another role, with which a model was trained."""
 
-    model: str = field(metadata={"installed": _is_installed})
+    model: str = field(metadata={"installed": lambda model: shipped(model) is not None or not is_local(model)})
     """A shipped model, or a server's name for one."""
     max_tokens: int
     """Tokens that each of its agents may sample."""

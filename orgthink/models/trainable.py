@@ -93,11 +93,6 @@ def resolve_device(device: str) -> str:
     return device
 
 
-def torch_dtype(dtype: str) -> torch.dtype:
-    """The data type with this name, such as `float32`."""
-    return getattr(torch, dtype)
-
-
 _ALLOWED = ("capacity", "max_tokens", "renew")
 """Entries of an orgthink.json that go together: a training replaces all of them."""
 

@@ -76,15 +76,11 @@ def fork_organization(
     """
 
     async def work(agent: Agent) -> str | None:
-        problem = sub_problem(session.problem, query, context)
+        text = f"{context}\n\n{query}" if context else query
+        problem = Problem(session.problem.id, "", text, instruction=context)  # of its own, without a grader
         return await organization.run(problem, session.nested(agent, problem))
 
     agent = session.code(organization.name)
     agent.organizes = True
     session.fork(parent, key, agent, work, seconds=seconds, arguments={"query": query})
     return agent
-
-
-def sub_problem(problem: Problem, query: str, context: str) -> Problem:
-    """A sub-query as a problem of its own, without a grader."""
-    return Problem(problem.id, "", f"{context}\n\n{query}" if context else query, instruction=context)

@@ -241,7 +241,10 @@ class Session:
     async def join(self, parent: Agent, key: str) -> Result:
         """Wait for a fork and take what it returned. The key is free afterwards; KeyError if it was."""
         fork = self._forks[parent.id][key]
-        self._lend(parent)
+        if parent.parent is not None or self.capacity == 1:
+            # Its own forks cannot starve: it gives up its place until it decodes again. The root keeps its place, for
+            # no other worker may delay it, unless there is but one.
+            self._leave(parent)
         await asyncio.wait({fork.task})
         del self._forks[parent.id][key]
         parent.edges.append(Edge(EdgeKind.JOIN, key, fork.child.id, parent.steps))
@@ -396,14 +399,6 @@ class Session:
         if agent in self._placed:
             self._placed.remove(agent)
             self._free.release()
-
-    def _lend(self, parent: Agent) -> None:
-        """Give up the place of a parent that waits, so that its own forks cannot starve, until it decodes again.
-
-        The root keeps its place, for no other worker may delay it, unless there is but one.
-        """
-        if parent.parent is not None or self.capacity == 1:
-            self._leave(parent)
 
 
 async def _bounded(work: Work, child: Agent) -> Result | str | None:

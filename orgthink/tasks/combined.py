@@ -24,12 +24,13 @@ class TaskMixture(Task):
     """Problems of its parts in turn, in equal shares. Each problem keeps its own task."""
 
     def __init__(self, *parts: Task) -> None:
-        """ValueError if a task is named twice."""
+        """ValueError if a task is named twice; tasks of one name with other files are different ones."""
+        self._parts = parts
         self.name = "+".join(part.name for part in parts)
         """Names of its parts, joined by `+`."""
         self.parts = {part.name: part for part in parts}
-        """Parts by name, in order."""
-        if len(self.parts) < len(parts):
+        """Parts by name, in order. Those of one name grade alike, whatever their files are."""
+        if len({(part.name, str(getattr(part, "_files", ""))) for part in parts}) < len(parts):
             raise ValueError(f"{self.name} names a task twice: each has the same share")
         self.convention = _common([part.convention for part in parts])
         self._graders = {
@@ -38,7 +39,7 @@ class TaskMixture(Task):
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         """Alternates between the streams of the parts at this split and seed."""
-        streams = [part.problems(split, seed) for part in self.parts.values()]
+        streams = [part.problems(split, seed) for part in self._parts]
         return chain.from_iterable(zip(*streams, strict=True))
 
     def grade(self, problem: Problem, answer: str) -> Grade:

@@ -95,7 +95,6 @@ class PlainTask(Task):
     """A task from an object with a name, problems and a grader that does not derive from `Task`."""
 
     def __init__(self, task: Any) -> None:
-        self.task = task
         for name in ("name", "problems", "grade", "solutions", "fits", "convention", "tasks", "of_file"):
             if hasattr(task, name):
                 setattr(self, name, getattr(task, name))

@@ -57,7 +57,7 @@ class Parameters:
         except RecursionError as error:
             raise ValueError("the arguments cannot be checked: they nest too deep") from error
         if found:
-            wrong = [f"{_path(tuple(one.absolute_path))}: {_shortened(one.message)}" for one in found[:_PROBLEMS]]
+            wrong = [f"{_path(tuple(one.absolute_path))}: {_short(one.message)}" for one in found[:_PROBLEMS]]
             more = [f"and {len(found) - _PROBLEMS} more"] if len(found) > _PROBLEMS else []
             raise ValueError("; ".join([*wrong, *more]))
         return dict(arguments) if self.model is None else self._read(self.model, arguments)
@@ -69,7 +69,7 @@ class Parameters:
             read = model.model_validate(dict(arguments))
         except ValidationError as invalid:
             one = invalid.errors(include_url=False, include_context=False)[0]
-            raise ValueError(f"{_path(one['loc'])}: {_shortened(one['msg'])}, got {_quoted(one['input'])}") from None
+            raise ValueError(f"{_path(one['loc'])}: {_short(one['msg'])}, got {_quoted(one['input'])}") from None
         return {info.alias or field: getattr(read, field) for field, info in model.model_fields.items()}
 
     @staticmethod
@@ -177,11 +177,7 @@ def _quoted(value: Any) -> str:
     return _short(json.dumps(value, ensure_ascii=False, default=str), _VALUE_CHARACTERS)
 
 
-def _shortened(text: str) -> str:
-    return _short(text, _MESSAGE_CHARACTERS)
-
-
-def _short(text: str, limit: int) -> str:
+def _short(text: str, limit: int = _MESSAGE_CHARACTERS) -> str:
     """On one line, without the middle if it is too long. Secrets are redacted first: half of one might be left."""
     line = " ".join(redact(text).split())
     return line if len(line) <= limit else f"{line[: limit // 2]} … {line[-limit // 2 :]}"

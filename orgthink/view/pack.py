@@ -289,9 +289,6 @@ def _column(column: Column, values: Sequence[Interval | None], groups: Iterable[
 
 def _interval(estimate: Mapping[str, float | None]) -> Interval | None:
     """`None` without a mean, and for each bound that is unknown."""
-    mean, low, high = (_finite(estimate.get(key)) for key in ("mean", "low", "high"))
+    found = (estimate.get(key) for key in ("mean", "low", "high"))
+    mean, low, high = (None if one is None or not math.isfinite(one) else one for one in found)
     return None if mean is None else (mean, low, high)
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

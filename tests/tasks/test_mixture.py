@@ -98,6 +98,20 @@ def test_a_mixture_that_cannot_be_is_one_line(name, words):
     assert "\n" not in str(caught.value)
 
 
+def test_files_with_one_grader_are_mixed(tmp_path):
+    for name in "ab":
+        rows = [{"question": f"{name} {i}?", "answer": str(i)} for i in range(2)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    a, b = (str(tmp_path / f"{name}.jsonl") for name in "ab")
+    for name in (f"{a}+{b}", f"{a}+{b}#exact"):
+        task = task_named(name)
+        problems = list(islice(task.problems("test", 0), 4))
+        assert [problem.text[0] for problem in problems] == ["a", "b"] * 2
+        assert all(task.grade(problem, problem.data["answer"]).all_correct for problem in problems)
+    with pytest.raises(UserError, match="names a task twice"):
+        task_named(f"{a}+{a}")
+
+
 def test_a_mixture_is_evaluated(tmp_path, capsys):
     model = tiny_model(tmp_path / "model", "bytes", context=2048)
     given = ["--task", f"sudoku+{TASK_OF_ONE}", "--n", "4", "--max-tokens", "40", "--temperature", "0"]

@@ -209,5 +209,10 @@ def test_what_has_no_adapters_of_roles_is_one_line(tmp_path):
         with pytest.raises(UserError, match="adapters=roles needs --lora RANK and sampler=local"):
             wrong.require()
     replace(job, lora=LORA).require()
+    for role in ("fact.checker", "fact/checker"):
+        rollout = job.settings.rollout
+        bad = replace(job, lora=LORA, settings=replace(job.settings, rollout=replace(rollout, roles=(role,))))
+        with pytest.raises(UserError, match=f"the role '{role}' names a folder: letters, digits, _ and - only"):
+            bad.require()
     with pytest.raises(UserError, match="transformers computes this architecture, with one adapter for all roles"):
         open_trainable(tiny(tmp_path, "GPTNeoX"), LORA, roles=ROLES)

@@ -14,7 +14,7 @@ from orgthink.models.adapters import base_of, is_adapter, require_same
 from orgthink.models.lora import LoraSettings
 from orgthink.models.processor import fastest_dtype
 from orgthink.models.tokenizer import Tokenizer
-from orgthink.models.trainable import Trainable, open_trainable, resolve_device, torch_dtype
+from orgthink.models.trainable import Trainable, open_trainable, resolve_device
 from orgthink.record.folder import RunFolder
 from orgthink.tasks import file_of
 from orgthink.training import checkpoint
@@ -72,7 +72,7 @@ class FromModel:
 
     def how(self, folder: Path) -> dict[str, Any]:
         """Keyword arguments that open the model of this folder for training."""
-        device, dtype, mixed = resolve_device(self.device), torch_dtype(self.dtype), self.mixed_precision
+        device, dtype, mixed = resolve_device(self.device), getattr(torch, self.dtype), self.mixed_precision
         if mixed is None:
             mixed = dtype is torch.float32 and fastest_dtype(folder, device) is torch.bfloat16
         own = {"lora": self.lora, "dtype": dtype, "device": device, "seed": self.settings.seed}

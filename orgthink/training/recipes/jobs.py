@@ -191,6 +191,9 @@ class Reinforced(FromModel, ABC):
             raise UserError("reinforcement learning needs lora.dropout=0: the sampler has no dropout")
         if self.adapters == "roles" and (self.lora is None or self.sampler != "local"):
             raise UserError("adapters=roles needs --lora RANK and sampler=local")
+        for role in self.settings.rollout.trained if self.adapters == "roles" else ():
+            if not role.replace("-", "_").isidentifier():
+                raise UserError(f"adapters=roles: the role {role!r} names a folder: letters, digits, _ and - only")
         opener(self.sampler)  # UserError for an unknown engine
         if self.sampler == "vllm" and find_spec("vllm") is None:
             raise UserError(

@@ -189,10 +189,6 @@ class Model:
         """
         return 2 * self.layers * math.ceil(self.kv_heads / tensor) * self.head_dim * width
 
-    def attention_flops(self, seen: float) -> float:
-        """Forward operations of a token that attends to `seen` others: 4·layers·H·D·seen."""
-        return 4 * self.layers * self.heads * self.head_dim * seen
-
     def activation_bytes(self, width: int) -> int:
         """Bytes that a layer stores for the backward pass of a token: (6C + 4(H + K)D + 4I·k + C·k to dispatch)·width.
 

@@ -297,8 +297,9 @@ class Plan:
 
     @property
     def _flops(self) -> float:
-        """Forward operations of a token, at half a context: 2·multiplied + attention."""
-        return 2 * self.model.multiplied + self.model.attention_flops(self.work.length / 2)
+        """Forward operations of a token, at half a context: 2·multiplied, and 4·layers·H·D·seen of its attention."""
+        model, seen = self.model, self.work.length / 2
+        return 2 * model.multiplied + 4 * model.layers * model.heads * model.head_dim * seen
 
     def _rate(self, width: int) -> float:
         """Operations per second that a GPU reaches with numbers of this width."""

@@ -205,6 +205,8 @@ class Arena:
             raise ValueError(f"the factors of an arena must be above 0 and at most {LARGEST_FACTOR:,}")
         if len({cap_name(factor) for factor in self.factors}) < len(self.factors):
             raise ValueError("two factors of the arena are the same at six digits: name each once")
+        for name in (name for name in self.pool if "/" in name):
+            raise ValueError(f'{name!r} in [pool]: write "{name.rpartition("/")[2]}".model = "{name}"')
         for name in (*self.methods, *self.pool, *self.preparations):
             require_folder_name(name)
         for name in self.preparations:

@@ -240,6 +240,7 @@ def test_a_reference_that_fails_leaves_no_cap(tmp_path: Path, capsys: pytest.Cap
             "asking has memory in grid and in prepared",
         ),
         ({"methods": {"../x": {"organization": "sequential"}}}, "names a folder"),
+        ({"pool": {"Qwen/Qwen3-4B": {}}}, 'write "Qwen3-4B".model = "Qwen/Qwen3-4B"'),
         ({"mehtods": {}}, "did you mean methods?"),
     ],
 )
