@@ -102,7 +102,8 @@ class Engine:
     def prompt(self, messages: tuple[Message, ...], tools: Tools = ()) -> Span:
         """The prompt span of these turns, as the model will see it. Only engines with native calls get `tools`."""
         text = "\n\n".join(message.content for message in messages)
-        return Span(Origin.PROMPT, text, len(text.split()))
+        # In parts, as the interpreter does nothing else during a split. A word between two parts counts twice.
+        return Span(Origin.PROMPT, text, sum(len(text[at : at + 65536].split()) for at in range(0, len(text), 65536)))
 
     def injection(self, text: str, around: tuple[str, str] = ("", "")) -> tuple[str, tuple[int, ...] | None]:
         """Text to append to a context, as the model will see it, and its ids.
@@ -165,7 +166,7 @@ class TokenEngine(Engine):
 
     def require_room(self, context: Context, limit: int) -> bool:
         """Whether the context leaves room for a token. ContextFull if a prompt alone does not."""
-        size = len(context.token_ids)
+        size = sum(len(span.token_ids or ()) for span in context.spans)  # a list of all would be long
         if size >= limit and len(context.spans) == 1:
             raise ContextFull(f"the prompt of {size} tokens does not fit the model's context of {limit}")
         return size < limit

@@ -31,6 +31,7 @@ from orgthink.runtime.attempt import attempt
 from orgthink.tasks import task_of
 from orgthink.util.concurrency import Stop, run_all
 from orgthink.util.errors import EngineError, UserError
+from orgthink.util.threads import off_loop
 
 
 @dataclass(slots=True)
@@ -213,7 +214,10 @@ async def evaluate(
             if _gone(used) or not await left.admits(stop):
                 return
             guard = Guard(problem, organization.name, sample, plan.limits.capacity, journal.crash)
-            episode = guard.store(journal, await guard.run(attempted(), broken))
+            found = await guard.run(attempted(), broken)
+            episode = await asyncio.shield(
+                off_loop(sum(len(s.text) for trace in found.traces for s in trace.spans), guard.store, journal, found)
+            )
             done[episode.id] = episode
             await left.ended(episode)
             line = _line(plan, episode, began)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from orgthink.models.hub import cache
 from orgthink.util.errors import UserError, user_input
-from orgthink.util.files import made, sha256
+from orgthink.util.files import made, require_intact, sha256, write_sums
 from orgthink.util.settings import typed
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import show
@@ -78,6 +78,7 @@ def merged(adapter: Path, base: Path) -> Path:
     folder = cache() / f"{adapter.resolve().name}-{key}"
     if folder.is_dir():
         return folder
+    require_intact(adapter)
     show(f"orgthink: the adapter {adapter} is merged into {base} once, in {folder}", error=True)
     model = open_trainable(base, _settings(adapter))
     try:
@@ -90,6 +91,7 @@ def merged(adapter: Path, base: Path) -> Path:
         if presets.is_file() and is_own(presets):
             (Path(place) / presets.name).write_bytes(presets.read_bytes())
         model.save_weights(Path(place))
+        write_sums(Path(place))
         Path(place).rename(folder)
     return folder
 

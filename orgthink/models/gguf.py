@@ -18,7 +18,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Genera
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from orgthink.util.errors import UserError
-from orgthink.util.files import made, require_file_to_read, sha256
+from orgthink.util.files import made, require_file_to_read, sha256, write_sums
 from orgthink.util.terminal import reason
 
 ARCHITECTURES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3_text"}
@@ -67,6 +67,7 @@ def convert_gguf(file: Path, folder: Path) -> None:
         marks = {name: getattr(config, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
         GenerationConfig(**marks).save_pretrained(model)
         (model / "dequantized.json").write_text(json.dumps({"file": file.name, "sha256": sha256(file)}))
+        write_sums(model)
         if not folder.is_dir():  # another process may have been faster
             model.rename(folder)
 

@@ -91,7 +91,11 @@ class Tokenizer:
         messages = (*messages, _offered(tools)) if tools else messages
         contents = "".join(message.content for message in messages)
         quoted = [token for token in self._special if token in contents]
-        quoted += [one.content for one in messages if self._means_special(self._names.sub(" ", one.content))]
+        quoted += [
+            one.content
+            for one in messages
+            if self._normalized_ids and self._means_special(self._names.sub(" ", one.content))
+        ]
         if self._template is None:
             text, ids = self.injection("\n\n".join(message.content for message in messages))
         elif not quoted:
@@ -241,7 +245,9 @@ def _offered(tools: Tools) -> Message:
 
 def _ids(tokenizer: tokenizers.Tokenizer, text: str) -> tuple[int, ...]:
     whole = text.encode("utf-8", "replace").decode()  # the library takes no half of a surrogate pair
-    return tuple(_library_result(_FAILS, tokenizer.encode, whole, add_special_tokens=False).ids)
+    # A list is read without the interpreter's lock, so that other threads go on.
+    (read,) = _library_result(_FAILS, tokenizer.encode_batch, [whole], add_special_tokens=False)
+    return tuple(read.ids)
 
 
 _FAILS = "the tokenizer of the model fails"

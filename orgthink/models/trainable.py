@@ -17,7 +17,7 @@ from orgthink.models.huggingface import HuggingFaceModel, open_model, require_pl
 from orgthink.models.lora import LoraSettings
 from orgthink.models.model_files import model_files, require_no_adapter
 from orgthink.util.errors import UserError
-from orgthink.util.files import write_whole
+from orgthink.util.files import require_intact, write_whole
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import reason
 
@@ -29,6 +29,7 @@ def open_decoder(folder: Path, dtype: torch.dtype = torch.float32) -> Trainable:
     """Open a Hugging Face folder: by `Decoder` or, for an architecture that it does not compute, by transformers, which
     is slower. ValueError if the folder has no complete causal model, or an adapter."""
     require_no_adapter(folder)
+    require_intact(folder)
     try:
         return Decoder.load(folder, dtype)
     except UnknownArchitecture:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -92,6 +93,8 @@ class Journal:
         self.episodes = episodes
         """Episodes in the folder when it was opened."""
         self._file, self._metrics = file, metrics
+        self._turn = threading.Lock()
+        """Held while episodes are written: long ones are written in threads."""
 
     @property
     def _folder(self) -> Path:
@@ -106,11 +109,14 @@ class Journal:
         """UserError if the folder was moved."""
         require_unmoved(self._folder)
 
-    def append(self, *episodes: Episode) -> None:
-        """Write episodes to the disk. If it fails, nothing is added: OSError for the disk, ValueError for an episode
-        that cannot be read again, UserError if the folder was moved."""
+    def append(self, *episodes: Episode) -> int:
+        """Write episodes to the disk; returns the byte at which they begin. If it fails, nothing is added: OSError for
+        the disk, ValueError for an episode that cannot be read again, UserError if the folder was moved."""
         self.require_folder()
-        append(self._file, b"".join(map(line_of, episodes)))
+        lines = b"".join(map(line_of, episodes))
+        with self._turn:
+            append(self._file, lines)
+            return self.size - len(lines)
 
     def log(self, **numbers: Any) -> None:
         """Add a line of numbers to metrics.jsonl. UserError if the folder was moved."""

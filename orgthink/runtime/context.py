@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from itertools import takewhile
+from math import inf
 from typing import Any, NamedTuple
 
 from orgthink.engines.engine import Chunk, Context, Engine, Tools
 from orgthink.record.episode import Billed, Message, Origin, Sampling, Span, StopReason, likely_tokens
 from orgthink.util.redaction import redact
+from orgthink.util.threads import SHORT, off_loop
 
 MOST_CHARACTERS = 32
 """Characters of a text that are read for each token that it may have."""
@@ -19,6 +22,10 @@ class Backing(NamedTuple):
 
     engine: Engine
     sampling: Sampling
+
+
+LongPrompts = tuple[asyncio.Lock, dict[tuple[Any, ...], Span]]
+"""Long prompts of an episode by engine, messages and tools, which its agents share, and the turn to read one."""
 
 
 class GrowingContext:
@@ -38,9 +45,8 @@ class GrowingContext:
         """Why it stopped; `None` while it may go on."""
         self._clock, self._watch = clock, watch
         self._backing = backing
-        self._context = Context(messages, list(spans), tools)
-        if backing is not None and not self._context.spans:
-            self._context.spans.append(self._prompted(backing.engine, messages))
+        self.long_prompts: LongPrompts = asyncio.Lock(), {}
+        self._begin_context(Context(messages, list(spans), tools))
         self._draft: Draft | None = None
         """The span that it is sampling."""
 
@@ -117,8 +123,27 @@ class GrowingContext:
     def reprompt(self, messages: tuple[Message, ...]) -> None:
         """Replace a prompt that its model has not read."""
         assert self._backing is not None and not self._context.begun, "its model has begun"
-        self._context = Context(messages, [self._prompted(self._backing.engine, messages)], self._context.tools)
+        self._begin_context(Context(messages, [], self._context.tools))
         self.stop = None
+
+    def _begin_context(self, context: Context) -> None:
+        """Take a new context, and read its prompt unless that is long: see `read_prompt`."""
+        self._context = context
+        if self._backing is not None and not context.spans and sum(len(m.content) for m in context.messages) <= SHORT:
+            context.spans.append(self._prompted(self._backing.engine, context.messages))
+
+    async def read_prompt(self) -> None:
+        """Read a prompt that is long, before the first token: in a thread, unless the engine decodes on the loop, and
+        once for all agents of the episode that have it."""
+        spans, messages, (turn, read) = self._context.spans, self._context.messages, self.long_prompts
+        if self._backing is None or (spans and spans[0].origin is Origin.PROMPT):
+            return
+        engine = self._backing.engine
+        key = (id(engine), messages, str(self._context.tools))
+        async with turn:
+            if key not in read:
+                read[key] = await off_loop(0 if engine.on_loop else inf, self._prompted, engine, messages)
+        spans.insert(0, read[key])
 
     def _prompted(self, engine: Engine, messages: tuple[Message, ...]) -> Span:
         """The span of a prompt. Engines without native calls are not given the tools."""

@@ -233,6 +233,7 @@ class Decoder(GrowingContext):
         assert self.ready, f"{self.id} is not the root, so it must be forked before it acts"
         if self._place is not None:
             await self._place(self)  # it may have lent its own while it waited for a fork
+        await self.read_prompt()
         sampling = self._next_sampling()
         if sampling is None:
             return None

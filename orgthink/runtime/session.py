@@ -34,7 +34,7 @@ from orgthink.record.episode import (
 from orgthink.runtime.agent import Agent, Result, Watcher, Work
 from orgthink.runtime.approval import Approve, allowed
 from orgthink.runtime.budget import FORKS, BudgetExhausted, Limits
-from orgthink.runtime.context import Backing
+from orgthink.runtime.context import Backing, LongPrompts
 from orgthink.runtime.deadline import DeadlineMissed, end, within
 from orgthink.util.concurrency import tell_waits
 from orgthink.util.errors import Failure
@@ -82,7 +82,7 @@ class Session:
         self._gone: list[str | None] = []
         """Errors of forks without an engine, such as a server that is gone."""
         self._default, self._roles = default, dict(roles or {})
-        self._account = self.limits.account()
+        self._account, self._long_prompts = self.limits.account(), LongPrompts((asyncio.Lock(), {}))
         self._watch: Watcher = watch or (lambda kind, agent, text: None)
         self._forks: defaultdict[str, dict[str, _Fork]] = defaultdict(dict)
         """By parent and key, until they are joined."""
@@ -181,6 +181,7 @@ class Session:
     ) -> Agent:
         salt, common = f"{self.problem.id}|{self.sample}", (self._account, self.clock, self._watch)
         agent = Agent(role, messages, backing, *common, salt, limit, tools, self._place, seed, trace)
+        agent.long_prompts = self._long_prompts
         if self.root is None:
             agent = self.root = self._first(agent)
         return agent

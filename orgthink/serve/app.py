@@ -16,11 +16,12 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from orgthink.serve import chat, responses
 from orgthink.serve.background import Background, History
+from orgthink.serve.connections import BoundedServer
 from orgthink.serve.episodes import Served, ServedEpisodes
 from orgthink.serve.exchange import encoded
 from orgthink.serve.question import RequestError, quoted
@@ -32,23 +33,19 @@ LARGEST = 8 << 20
 """Most bytes of a request's body."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names of this machine."""
-EVENTS = "text/event-stream"
-"""Media type of a stream."""
+JSON, EVENTS = "application/json", "text/event-stream"
+"""Media types of requests and whole responses, and of streams."""
 DATA_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 """Headers of the live page's data, which browsers must not store."""
 PAGE_HEADERS = DATA_HEADERS | {"referrer-policy": "no-referrer", "cross-origin-opener-policy": "same-origin"}
 """Headers of the live page in addition to its policy."""
 
 
-CONNECTIONS = 512
-"""Most open connections; further ones get the status 503."""
-
-
 def server(app: Starlette) -> uvicorn.Server:
     """A server of the application."""
     quiet = {"log_config": None, "log_level": "warning", "access_log": False, "server_header": False}
-    how = {"ws": "none", "lifespan": "off", "proxy_headers": False, "limit_concurrency": CONNECTIONS}
-    return uvicorn.Server(uvicorn.Config(WholeRequests(app), http="h11", **quiet, **how))  # type: ignore[arg-type]
+    how = {"ws": "none", "lifespan": "off", "proxy_headers": False}
+    return BoundedServer(uvicorn.Config(WholeRequests(app), http="h11", **quiet, **how))  # type: ignore[arg-type]
 
 
 def application(
@@ -105,12 +102,12 @@ class _Routes:
 
     async def models(self, request: Request) -> Response:
         self._admit(request)
-        return _Json({"object": "list", "data": [self._described(name) for name in self._served]})
+        return _json({"object": "list", "data": [self._described(name) for name in self._served]})
 
     async def model(self, request: Request) -> Response:
         """One of the models. Its name may have slashes."""
         self._admit(request)
-        return _Json(self._described(request.path_params["name"]))
+        return _json(self._described(request.path_params["name"]))
 
     async def chat(self, request: Request) -> Response:
         return await self._answer(request, chat.read)
@@ -123,7 +120,9 @@ class _Routes:
         self._admit(request)
         get = self._background.cancel if request.method == "POST" else self._background.find
         history = await get(request.path_params["name"])
-        return _reply(history, request.query_params.get("stream") == "true", _number(request, "starting_after", -1))
+        return await _reply(
+            history, request.query_params.get("stream") == "true", _number(request, "starting_after", -1)
+        )
 
     async def page(self, request: Request) -> Response:
         """The live page. It contains no data, so it can ask for the key."""
@@ -143,7 +142,7 @@ class _Routes:
             "turned away": f"{counts.turned_away:,}",
             "sampled": f"{counts.sampled + episodes.board.sampled:,} tokens",
         }
-        return _Json(rows | {"facts": list(facts.items())}, headers=DATA_HEADERS)
+        return _json(rows | {"facts": list(facts.items())}, headers=DATA_HEADERS)
 
     async def episode(self, request: Request) -> Response:
         """An episode as it stands, for the live page."""
@@ -152,13 +151,13 @@ class _Routes:
         if packed is None:
             raise RequestError("there is no such episode, or it has not begun", 404, code="no_episode")
         text = await asyncio.to_thread(encoded, packed)  # it may be large, and others are streaming
-        return Response(text, headers=DATA_HEADERS, media_type="application/json")
+        return Response(text, headers=DATA_HEADERS, media_type=JSON)
 
     async def _answer(self, request: Request, read: Callable[[bytes], Exchange]) -> Response:
         self._admit(request)
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
             raise RequestError("the content type must be application/json", 415)  # which no form can send
-        exchange = read(await self._body(request))
+        exchange = await asyncio.to_thread(read, await self._body(request))
         question = exchange.question
         served = self._find(question.model)
         background = isinstance(exchange, ResponseExchange) and exchange.question.background
@@ -168,12 +167,13 @@ class _Routes:
             task.add_done_callback(lambda done: texts.put_nowait(None))
             sent = events(exchange, task, texts)
             if background:
-                return _reply(await self._background.begin(exchange.id, task, sent), question.stream)
+                return await _reply(await self._background.begin(exchange.id, task, sent), question.stream)
             return EpisodeStream(task, sent, media_type=EVENTS)
         lanes: list[str] = []
         task = self._episodes.begin(served, question, Lanes(lanes.append).watch)
         episode = spoken(await unless_gone(request, task))
-        return _Json(exchange.whole(episode, "".join(lanes)))
+        whole = await asyncio.to_thread(lambda: encoded(exchange.whole(episode, "".join(lanes))))
+        return Response(whole, media_type=JSON)
 
     def _find(self, name: str) -> Served:
         """The model of a name; RequestError without one."""
@@ -212,14 +212,17 @@ class _Routes:
             raise RequestError("a valid key is missing: Authorization: Bearer KEY", 401, code="invalid_api_key")
 
 
-class _Json(JSONResponse):
-    def render(self, content: Any) -> bytes:
-        return encoded(content)
+def _json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(encoded(content), status, headers, JSON)
 
 
-def _reply(history: History, stream: bool = False, after: int = -1) -> Response:
+async def _reply(history: History, stream: bool = False, after: int = -1) -> Response:
     """A response in the background, or a stream of its events behind one of them, whose end does not end it."""
-    return StreamingResponse(history.follow(after), media_type=EVENTS) if stream else _Json(history.response)
+    return (
+        StreamingResponse(history.follow(after), media_type=EVENTS)
+        if stream
+        else Response(await asyncio.to_thread(lambda: encoded(history.response)), media_type=JSON)
+    )
 
 
 def _number(request: Request, name: str, default: int) -> int:
@@ -250,7 +253,7 @@ def _from_elsewhere(headers: Headers) -> bool:
 
 
 async def _refused(request: Request, error: RequestError) -> Response:
-    return _Json(error.body, error.status, headers=dict(error.headers))
+    return _json(error.body, error.status, headers=dict(error.headers))
 
 
 async def _unknown(request: Request, error: HTTPException) -> Response:
@@ -260,8 +263,8 @@ async def _unknown(request: Request, error: HTTPException) -> Response:
         404: (f"there is no {place} here", "unknown_url"),
         405: (f"there is no {place} here: its methods are {(error.headers or {}).get('Allow')}", "method_not_allowed"),
     }.get(error.status_code, (error.detail, None))
-    return _Json(RequestError(text, error.status_code, code=code).body, error.status_code, headers=error.headers)
+    return _json(RequestError(text, error.status_code, code=code).body, error.status_code, headers=error.headers)
 
 
 async def _bug(request: Request, error: Exception) -> Response:
-    return _Json(RequestError("the server failed: its log says why", 500, code="bug").body, 500)
+    return _json(RequestError("the server failed: its log says why", 500, code="bug").body, 500)

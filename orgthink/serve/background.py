@@ -109,7 +109,7 @@ class Background:
             with open_to_append(made(self._folder) / f"{name}.sse") as file:
                 async for event in events:
                     if event != WORKING:
-                        file.write(event)
+                        await asyncio.to_thread(file.write, event)
                         history.events.append(event)
                     history.tell()
         except (OSError, UserError) as error:  # such as a full disk, or a folder that was moved

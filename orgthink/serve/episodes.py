@@ -7,9 +7,10 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 from orgthink.evaluation.compatibility import greedy_vote
-from orgthink.record.episode import Episode, Sampling
+from orgthink.record.episode import Episode, Problem, Sampling
 from orgthink.record.folder import Journal
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.agent import Watcher
@@ -25,6 +26,10 @@ WAIT = 1
 """Seconds after which a client that was turned away may ask again."""
 
 
+LONGEST = 16
+"""Characters of a token, on average: texts of all languages have fewer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Served:
     """An organization behind the name of a model."""
@@ -38,6 +43,16 @@ class Served:
     """Those of other roles."""
     limits: Limits
     """Of an episode. A client may ask for less."""
+
+    def require_room(self, problem: Problem) -> None:
+        """RequestError for texts longer than any model here reads, which are not encoded first."""
+        most = max(backing.engine.max_context or inf for backing in (self.default, *self.roles.values()))
+        if (size := len(problem.text) + sum(len(turn.content) for turn in problem.history)) > LONGEST * most:
+            raise RequestError(
+                f"the messages of {size:,} characters do not fit the model's context of {most:,} tokens",
+                code="context_length_exceeded",
+                param="messages",
+            )
 
     def require_sampling_noise(self, sampling: Sampling) -> None:
         """RequestError if agents with the same prompt would be greedy."""
@@ -92,24 +107,18 @@ class ServedEpisodes:
             raise RequestError(text, 429, code="busy", headers=wait)
         self._require_folder()
         default = served.default._replace(sampling=_drawn(served.default.sampling, question))
+        served.require_room(question.problem)
         served.require_sampling_noise(default.sampling)
         running = Running(question.problem, served.organization.name, served.limits.capacity, watch)
         self.board.begin(running)
         task = asyncio.create_task(self._run(served, default, question, running))
         self._tasks.add(task)
-
-        def ended(task: asyncio.Task[Episode]) -> None:
-            self._tasks.discard(task)
-            self.board.end(running)
-
-        task.add_done_callback(ended)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda task: self.board.end(running))
         return task
 
     async def _run(self, served: Served, default: Backing, question: Question, running: Running) -> Episode:
-        def stored(episode: Episode) -> Episode:
-            return self._stored(episode, running)
-
-        limits = served.limits
+        limits, left = served.limits, list[Episode]()
         if question.max_episode_tokens is not None:
             most = min(question.max_episode_tokens, limits.max_episode_tokens or question.max_episode_tokens)
             limits = replace(limits, max_episode_tokens=most)
@@ -117,10 +126,12 @@ class ServedEpisodes:
             name: b._replace(sampling=replace(b.sampling, seed=question.seed)) for name, b in served.roles.items()
         }
         try:
-            how = {"roles": seeded, "limits": limits, "watch": running.watch, "cancelled": stored}
-            episode = stored(await attempt(served.organization, running.problem, default, **how))
+            how = {"roles": seeded, "limits": limits, "watch": running.watch, "cancelled": left.append}
+            episode = await self._stored(await attempt(served.organization, running.problem, default, **how), running)
         except asyncio.CancelledError:
             self.counts.left += 1
+            for episode in left:
+                await self._stored(episode, running)
             raise
         except UserError as error:  # such as a chat template that refuses the order of the turns
             raise RequestError(f"the model cannot read these messages: {error}", param="messages") from error
@@ -141,13 +152,13 @@ class ServedEpisodes:
             logger.error("no episode begins: %s", reason(error))
             raise RequestError("the server cannot store episodes: its log says why", 500, code="not_stored") from error
 
-    def _stored(self, episode: Episode, running: Running) -> Episode:
+    async def _stored(self, episode: Episode, running: Running) -> Episode:
         """The episode as it is stored. Its id is its own, also where its question was asked before. An episode that
         cannot be stored is logged: its answer is paid, and its client gets it."""
         episode = replace(episode, id=f"{episode.id}|{running.id}")
         self.counts.sampled += sum(trace.steps for trace in episode.traces)
         try:
-            self.board.store(running, episode)
+            await self.board.store(running, episode)
             self._journal.log(episode=episode.id, ended=round(time.time(), 3))
         except (OSError, UserError, ValueError) as error:  # such as a full disk, or a folder that was moved
             logger.error("episode %s is not stored: %s", episode.id, reason(error))

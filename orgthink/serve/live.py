@@ -14,6 +14,7 @@ from orgthink.record.episode import Episode, Problem
 from orgthink.record.folder import Journal
 from orgthink.runtime.agent import Agent, Watcher
 from orgthink.util.terminal import excerpt
+from orgthink.util.threads import off_loop
 from orgthink.view.growing import RECENT
 from orgthink.view.pack import listed, opened
 
@@ -109,10 +110,11 @@ class Board:
         """Remove an episode that has ended."""
         self._running.pop(running.id, None)
 
-    def store(self, running: Running, episode: Episode) -> None:
+    async def store(self, running: Running, episode: Episode) -> None:
         """Write an episode that has ended to the run folder, and list it."""
-        place = self._journal.size
-        self._journal.append(episode)
+        place = await asyncio.shield(
+            off_loop(sum(len(s.text) for trace in episode.traces for s in trace.spans), self._journal.append, episode)
+        )
         self.end(running)
         self._ended.append(Ended(next(self._numbers), place, listed(episode, running.id, running.question)))
 

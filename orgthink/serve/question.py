@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from hashlib import sha256
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -165,7 +166,7 @@ class Question(BaseModel):
         """Tokens that all agents together may sample; `None`: as many as the server allows."""
         raise NotImplementedError
 
-    @property
+    @cached_property
     def problem(self) -> Problem:
         """The last message is the question; the messages before it are its history.
 
@@ -203,6 +204,7 @@ def parse(body: bytes, unsupported: Mapping[str, tuple[Any, ...]], model: type[T
     messages = found.conversation
     if not messages or messages[-1].role != "user" or not messages[-1].content.strip():
         raise RequestError("the last message must be the user's, with a text", param=turns)
+    _ = found.problem  # made here, in a thread
     return found
 
 

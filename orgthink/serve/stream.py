@@ -48,7 +48,7 @@ async def events(
     The beginning of a secret waits for the next text: a server may repeat its key in pieces.
     """
     waiting = ""
-    for sent in exchange.begins():
+    for sent in await asyncio.to_thread(list, exchange.begins()):
         yield sent
     while True:
         try:
@@ -74,7 +74,7 @@ async def events(
         last = exchange.ends(spoken(task.result()))
     except RequestError as error:
         last = exchange.fails(error)
-    for sent in last:
+    for sent in await asyncio.to_thread(list, last):
         yield sent
 
 

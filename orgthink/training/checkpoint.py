@@ -5,7 +5,8 @@
     checkpoints/step-000500/trainer.json   step, position in the data
 
 A checkpoint is written under a temporary name, synced and renamed, and renamed again before it is removed. So a folder
-with the final name is complete. If the newest checkpoint is damaged, the previous one is used.
+with the final name is complete. Each of its folders has the digests of its files in SHA256SUMS. If the newest
+checkpoint is damaged, the previous one is used.
 """
 
 from __future__ import annotations
@@ -22,9 +23,16 @@ import torch
 from safetensors import SafetensorError
 
 from orgthink.models.trainable import Trainable, say_made_for
-from orgthink.training.processes import whole
 from orgthink.util.errors import UserError
-from orgthink.util.files import open_to_read, read_whole, require_unmoved, sync_folder, write_whole
+from orgthink.util.files import (
+    open_to_read,
+    read_whole,
+    require_intact,
+    require_unmoved,
+    sync_folder,
+    write_sums,
+    write_whole,
+)
 from orgthink.util.settings import plain, typed
 from orgthink.util.terminal import reason, show
 
@@ -63,6 +71,7 @@ def put(
         (temporary / "model").mkdir(parents=True)
         fill(temporary)
         (temporary / "trainer.json").write_text(json.dumps({"step": step, **(state or {})}))
+        write_sums(temporary)
         _sync(temporary)
     except BaseException:
         require_unmoved(run)  # the folder may be of another run now
@@ -99,6 +108,7 @@ def restored(run: Path, restore: Callable[[Path], T]) -> tuple[Path, T] | None:
     errors: list[UserError] = []
     for folder in reversed(saved(run)):
         try:
+            require_intact(folder)
             found = restore(folder)
         except OtherSetup:
             raise
@@ -142,8 +152,6 @@ def load(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> di
     """
     try:
         model.restore(folder / "model")
-        if not all(bool(whole(weight.sum()).isfinite()) for weight in model.parameters()):
-            raise ValueError("its weights are not finite")
         load_optimizer(folder / "trainer.pt", optimizer)
         return state(folder)
     except (MemoryError, torch.OutOfMemoryError):

@@ -43,6 +43,13 @@ class Busy(UserError):
     """Another process writes the folder."""
 
 
+def descriptors() -> int:
+    """Files and connections that this process may have open at once."""
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] % (1 << 31)  # -1 is infinite
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Lock a folder, so that other processes do not write to it. The lock ends with the process.
@@ -224,6 +231,29 @@ def cut_torn_line(file: BinaryIO) -> None:
 
 
 def sha256(file: Path) -> str:
-    """Digest of the bytes of a file."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    """Digest of the bytes of a file. UserError for a pipe or a device."""
+    with open_to_read(file) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
+SUMS = "SHA256SUMS"
+"""File with the digests of the files of its folder, as `sha256sum` writes and checks it."""
+
+
+def write_sums(folder: Path) -> None:
+    """Write the digests of all files of a folder and of its subfolders, next to the files."""
+    for parent, names in [(Path(parent), sorted(names)) for parent, _, names in os.walk(folder) if names]:
+        lines = [f"{sha256(parent / name)}  {name}\n" for name in names if name != SUMS]
+        (parent / SUMS).write_text("".join(lines))
+
+
+def require_intact(folder: Path) -> None:
+    """UserError for a file that is not as it was when its digest was written. Folders without digests are not read."""
+    for parent in (Path(parent) for parent, _, names in os.walk(folder) if SUMS in names):
+        for line in filter(None, read_whole(parent / SUMS).decode(errors="replace").split("\n")):
+            name = line[66:]
+            if name != Path(name).name or not (parent / name).is_file() or line != f"{sha256(parent / name)}  {name}":
+                raise UserError(
+                    f"{parent / name} is damaged: it differs from its digest in {SUMS}: get it again, or, if you "
+                    f"changed it yourself, remove {SUMS}"
+                )

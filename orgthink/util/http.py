@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from itertools import count
+from itertools import count, islice
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,9 +19,11 @@ import httpx2
 
 from orgthink.util.concurrency import AdaptivePlaces, place
 from orgthink.util.errors import Failure, UserError
+from orgthink.util.files import descriptors
 from orgthink.util.redaction import conceal, conceal_proxies, redact
 from orgthink.util.secrets import expand
 from orgthink.util.terminal import excerpt, reason
+from orgthink.util.threads import off_loop
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +84,12 @@ class HttpResponse(NamedTuple):
         except (ValueError, AttributeError, RecursionError):
             text = _TAGS.sub(" ", redact(text[:LARGEST_COMPLAINT]))  # a proxy's page
         return excerpt(text) or "nothing"
+
+
+def _size(body: Any) -> int:
+    """About how many characters the JSON of a body has. A longer list is one of token ids, which is written fast."""
+    parts = body.values() if isinstance(body, dict) else body if isinstance(body, list) else ()
+    return len(body) if isinstance(body, str) else sum(map(_size, islice(parts, 10_000)))
 
 
 def retry_after(header: str | None) -> float | None:
@@ -160,8 +168,9 @@ class HttpClient:
     ) -> None:
         """`failure` makes an error from a message, `unreachable` the error of a server that cannot be reached, and
         `refusal` the error of a response with a status other than 200; the latter two default to `failure`. `key` is
-        the API key; it is never printed. At most `requests` run at once, fewer while the server is overloaded; waiting
-        for a place does not count against deadlines. ValueError for a key that no header can hold.
+        the API key; it is never printed. At most `requests` run at once, fewer while the server is overloaded, or where
+        the process may open few files; waiting for a place does not count against deadlines. ValueError for a key that
+        no header can hold.
         """
         self.name = _LOGIN_OR_QUERY.sub("", str(url)).rstrip("/")
         """The URL without secrets, for messages."""
@@ -176,7 +185,7 @@ class HttpClient:
         self._what, self._retry_policy = what, retry_policy or RetryPolicy()
         self._failure, self._unreachable = failure, unreachable or failure
         self._refusal = refusal or (lambda reply: failure(self.answered(reply)))
-        self._url, self._places = url, AdaptivePlaces(requests)
+        self._url, self._places = url, AdaptivePlaces(min(requests, descriptors() // 4))
         try:
             self._client = httpx2.AsyncClient(
                 # A small compressed body may become an endless one.
@@ -283,7 +292,8 @@ class HttpClient:
     async def _send(self, method: str, path: str, body: Any) -> AsyncIterator[httpx2.Response]:
         """A request, with a response that is not compressed. Half a surrogate pair, which UTF-8 cannot hold, is sent as
         `?`."""
-        content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        content = await off_loop(_size(body), lambda: json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
+        content = None if body is None else content
         headers = {} if body is None else {"Content-Type": "application/json"}
         epoch = self._places.epoch
         async with self._client.stream(method, self._place(path), content=content, headers=headers) as response:

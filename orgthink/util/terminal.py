@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -119,6 +120,22 @@ def clean_tracebacks() -> None:
         warnings.formatwarning = _CleanWarnings(warnings.formatwarning)
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Lines())
+        logging.lastResort.addFilter(_first)
+
+
+MOST_LINES = 20
+"""Log lines of one place in the code that are printed in a minute."""
+
+_logged: Counter[tuple[str, int, int]] = Counter()
+"""Log lines of a place in a minute."""
+
+
+def _first(record: logging.LogRecord) -> bool:
+    """Whether a log line is printed: one of the first of its place in a minute. A flood would fill the disk."""
+    _logged[place := (record.pathname, record.lineno, int(record.created) // 60)] += 1
+    if _logged[place] == MOST_LINES:
+        record.msg, record.args = f"{record.getMessage()} (more of these lines are not printed for a minute)", None
+    return _logged[place] <= MOST_LINES
 
 
 class _CleanWarnings:

@@ -10,12 +10,13 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from functools import cache, partial
 from typing import Any, ParamSpec, TypeVar
 
+from orgthink.util.files import descriptors
 from orgthink.util.terminal import error_text
 
 P = ParamSpec("P")
@@ -32,8 +33,14 @@ _spares = False
 
 _under_way: set[Future[Any]] = set()
 
-WORKERS = min(32, (os.cpu_count() or 1) + 4)
-"""Most threads that work for an event loop at once."""
+WORKERS = min(32, (os.cpu_count() or 1) + 4, descriptors() // 16)
+"""Most threads that work for an event loop at once. Their programs have files and pipes."""
+
+SHORT = 1 << 16
+"""Characters of texts that the event loop works on itself: that takes some milliseconds."""
+
+_pool = ThreadPoolExecutor(4, "long-texts")
+"""Few threads: they share the interpreter with the event loop."""
 
 _places = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]()
 
@@ -64,6 +71,16 @@ async def in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs)
     finally:
         over.set()
         del future, seen  # an error refers to this frame
+
+
+async def off_loop(size: float, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """The result of bounded work on texts of `size` characters: on long ones in a thread, so that the event loop goes
+    on. If the caller is cancelled, work that waits for a thread does not begin."""
+    return (
+        work(*arguments, **named)
+        if size <= SHORT
+        else await asyncio.get_running_loop().run_in_executor(_pool, partial(work, *arguments, **named))
+    )
 
 
 def _carry_out(
@@ -130,6 +147,7 @@ def set_threads(*, spare: int) -> None:
     global _spares
     _spares = spare > 0 and "OMP_NUM_THREADS" not in os.environ
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a fork would print a warning
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, min(cores() - spare, MOST))))
 
 

@@ -20,6 +20,7 @@ from test_sft import SETTINGS, course, folder, metrics, train
 from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
 from orgthink.util.errors import UserError
+from orgthink.util.files import SUMS, require_intact
 
 FOUND = "A folder named step-N is a whole checkpoint, wherever a process was killed."
 BEFORE = "If the newest checkpoint is damaged, training goes on from the one before it, and says so."
@@ -89,7 +90,9 @@ def test_a_kill_in_the_middle_of_a_checkpoint(attack: Attack, tmp_path: Path, mo
         ended = forked(run, operation, lambda run=run: checkpoint.put(run, 12, fill))
         for one in checkpoint.saved(run):
             assert checkpoint.state(one)["step"] == int(one.name[5:])
-            assert {file.read_text() for file in [one / "trainer.pt", *(one / "model").iterdir()]} == {one.name}
+            require_intact(one)
+            files = [one / "trainer.pt", *(file for file in (one / "model").iterdir() if file.name != SUMS)]
+            assert {file.read_text() for file in files} == {one.name}
         left = [int(one.name[5:]) for one in checkpoint.saved(run)]
         assert 12 in left or set(former[-2:]) <= set(left), f"operation {operation} lost all of {former}"
         checkpoint.put(run, 12, fill)
@@ -110,6 +113,13 @@ def holds(text: str) -> Callable[[Path], object]:
     return lambda file: file.write_text(text)
 
 
+def flipped(file: Path) -> None:
+    """The lowest bit of the last weight."""
+    content = bytearray(file.read_bytes())
+    content[-4] ^= 1
+    file.write_bytes(content)
+
+
 def weighed(value: float) -> Callable[[Path], object]:
     """A weight that is this number."""
 
@@ -126,6 +136,7 @@ SAID = "the line names the damaged one and the one that serves"
 
 @each(
     Attack("model.safetensors is cut", BEFORE, SAID, ("model/model.safetensors", cut)),
+    Attack("a bit of model.safetensors is another", BEFORE, SAID, ("model/model.safetensors", flipped)),
     Attack("the checkpoint's config.json is empty", BEFORE, SAID, ("model/config.json", holds(""))),
     Attack("trainer.pt is cut", BEFORE, SAID, ("trainer.pt", cut)),
     Attack("trainer.pt is gone", BEFORE, SAID, ("trainer.pt", Path.unlink)),

@@ -7,19 +7,20 @@ import json
 import logging
 import re
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from attacks.catalogue import Attack, each
+from loop_steps import short_steps
 
 pytest.importorskip("uvicorn")
 
 from random_model import TEMPLATE
 from serve.test_serve import ASK, Server, serving
 
-from orgthink.serve import app
+from orgthink.serve import connections
 
 pytestmark = pytest.mark.thorough
 
@@ -28,6 +29,14 @@ DATA = "What a client writes is data: no part of it is read as protocol, whateve
 APART = "What one client does is in no other's answer, and does not end another's episode."
 GONE = "An episode ends with its client, whenever that is, and leaves no task and no connection behind."
 SECRETS = "A key is asked for in the header only, and is never said, logged or stored."
+
+
+@pytest.fixture(autouse=True)
+def steps() -> Iterator[None]:
+    """No request of this catalogue may hold up other clients."""
+    with short_steps():
+        yield
+
 
 Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 JSON = b"content-type: application/json\r\n"
@@ -161,7 +170,7 @@ async def test_a_body_without_a_length(attack: Attack, tmp_path: Path) -> None:
 
 @each(Attack("three idle connections where three are the most (512 by default)", REFUSED, "status 503"))
 async def test_idle_connections(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "CONNECTIONS", 3)
+    monkeypatch.setattr(connections, "CONNECTIONS", 3)
     async with serving(tmp_path, quiet()) as server:
         idle = [await dial(server) for _ in range(3)]
         while len(server.connections) < 3:

@@ -58,7 +58,7 @@ async def test_a_response_and_its_usage(tmp_path: Path) -> None:
 
 
 async def test_a_stream_comes_to_the_same_response(tmp_path: Path) -> None:
-    async with serving(tmp_path, organizer) as server:
+    async with serving(tmp_path, organizer, seconds=0.05) as server:
         found = events((await ask(server, stream=True)).text)
         whole = (await ask(server)).json()
     kinds = [one["type"] for one in found]

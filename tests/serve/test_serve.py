@@ -95,11 +95,13 @@ async def serving(
     }
     place = folder / "run"
     run = RunFolder.open(place) if place.exists() else RunFolder.create(place, "serve", {})
-    with run.journal(redo=None) as journal, socket.create_server(("127.0.0.1", 0)) as place:
+    with run.journal(redo=None) as journal, socket.create_server(("127.0.0.1", 0), backlog=512) as place:
         episodes, background = ServedEpisodes(journal, most), Background(run.path / "responses")
         app = application(models, episodes, background, key=key, page=page)
         server = serve_app.server(app)
         task = asyncio.create_task(server.serve([place]))
+        while not server.started:  # its own tasks have begun
+            await asyncio.sleep(0)
         url = f"http://127.0.0.1:{place.getsockname()[1]}"
         try:
             async with httpx2.AsyncClient(base_url=url, timeout=30) as client:

@@ -135,7 +135,7 @@ class EndpointEngine(Engine):
         half of the tokens, down to `FEWEST_TOKENS`."""
         try:
             if self._tokenizer is not None and self.max_context is not None:
-                left = self.max_context - len(context.token_ids)
+                left = self.max_context - sum(len(span.token_ids or ()) for span in context.spans)
                 if left < 1:
                     raise ContextFull(f"the prompt does not fit the model's context of {self.max_context} tokens")
                 sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Mapping
@@ -119,9 +118,9 @@ class SupportedFields:
         """
         if response.status not in (400, 403, 422):
             return False
-        text, prompt = response.text, json.dumps(sent.get("messages", sent.get("prompt")))
         optional = OPTIONAL_FIELDS | {name for name, value in NEUTRAL_FIELDS.items() if sent.get(name) == value}
-        named = {name for name in (*optional, "max_completion_tokens") if name in text and name not in prompt}
+        present = (name for name in (*optional, "max_completion_tokens") if name in response.text)
+        named = {name for name in present if name not in str(sent.get("messages", sent.get("prompt")))}
         refused = {name for name in optional & named if name in sent}
         # Only chats have the other name, and vLLM mentions both where a prompt and its reply are too long.
         may_be_renamed = {"max_tokens", "messages"} <= sent.keys() and not context_full(response)
