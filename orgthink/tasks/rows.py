@@ -38,7 +38,7 @@ LETTERS = "ABCDEFGHIJ"
 _TEXT = re.compile(r"\\(?:text(?:bf)?|math(?:rm|bf))\{([^{}]*)\}")
 _MARKS = re.compile(r"\\(?:text(?:bf)?|math(?:rm|bf))|[*`$_{}]")
 _LETTER = re.compile(
-    r"(?:[Oo]ption |[Cc]hoice )?[(\[]?(?P<letter>[A-J])[)\].:]*(?:\\?\s(?:[-–—] )?(?P<option>.*))?", re.DOTALL
+    r"(?:[Oo]ption |[Cc]hoice )?[(\[]?(?P<letter>[A-Ja-j])[)\].:]*(?:\\?\s(?:[-–—] )?(?P<option>.*))?", re.DOTALL
 )
 _DECLARED = re.compile(
     r"(?:^|[.!?;:,\n])(?P<before>[^.!?;:,\n]*?)\b(?:[Aa]nswer|[Oo]ption|[Cc]hoice)(?: is| should be| must be|:)"
@@ -156,7 +156,7 @@ class Choice(RowTask):
         result = final_result(answer)
         options = dict[str, str](zip(LETTERS, problem.data.get("options", ()), strict=False))
         letter = _letter(result, options) or (_declared(result, options) if result == answer.strip() else "")
-        return super().solutions(problem, letter)
+        return super().solutions(problem, letter if letter in (options or LETTERS) else "")
 
 
 EXACT, CONTAINS, CHOICE = Exact(), Contains(), Choice()
@@ -165,8 +165,12 @@ EXACT, CONTAINS, CHOICE = Exact(), Contains(), Choice()
 def _letter(text: str, options: Mapping[str, str]) -> str:
     """The letter that is the whole text, but for the text of its option; empty for another text."""
     found = _LETTER.fullmatch(_MARKS.sub("", text).strip(" .\n"))
-    option = _MARKS.sub("", options.get(found["letter"], "")).strip(" .") if found else ""
-    return found["letter"] if found and (found["option"] or "").strip() in ("", option) else ""
+    letter = found["letter"].upper() if found else ""
+    return (
+        letter
+        if found and (found["option"] or "").strip() in ("", _MARKS.sub("", options.get(letter, "")).strip(" ."))
+        else ""
+    )
 
 
 def _declared(answer: str, options: Mapping[str, str]) -> str:

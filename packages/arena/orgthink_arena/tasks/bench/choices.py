@@ -8,8 +8,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from orgthink.tasks.rows import CHOICE, LETTERS
 from orgthink_arena.tasks.bench.benchmark import AnswerTemplate, Benchmark, BenchmarkRow, HubDataset
-from orgthink_arena.tasks.bench.letters import CHOICES, LETTERS
 from orgthink_arena.tasks.bench.mathematics import text_of
 
 LETTER = AnswerTemplate("letter", "Put the letter of the right option alone in \\boxed{}.")
@@ -78,7 +78,7 @@ GPQA_DIAMOND = Benchmark(
     columns=GPQA_COLUMNS,
     read=read_gpqa,
     template=LETTER,
-    grader=CHOICES,
+    grader=CHOICE,
     rows=198,
     k=8,
 )
@@ -89,7 +89,7 @@ MMLU_PRO = Benchmark(
     columns=MMLU_PRO_COLUMNS,
     read=read_mmlu_pro,
     template=LETTER,
-    grader=CHOICES,
+    grader=CHOICE,
     rows=12_032,
     k=8,
     subset=70,
