@@ -37,7 +37,7 @@ def rows(paper: str) -> Rows:
 
 def unit(problem: str) -> str:
     """What is drawn at random: a countdown's target, which several problems share; else the problem."""
-    return problem.rpartition("=")[2] if problem.startswith("countdown-mini/") else problem
+    return problem.rpartition("=")[2].partition("x")[0] if problem.startswith("countdown-") else problem
 
 
 def cells(outcomes: Sequence[Outcome], value: Callable[[Outcome], float]) -> list[tuple[str, int, float]]:

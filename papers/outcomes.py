@@ -40,21 +40,21 @@ class Outcome:
     """Reward of the recipe of reinforcement learning; `None`: not stored."""
 
 
-def path_of(paper: str) -> Path:
-    """File with the outcomes of a paper."""
-    return FOLDER / f"{paper}.jsonl.gz"
+def path_of(paper: str, folder: Path = FOLDER) -> Path:
+    """File with the outcomes of a paper, or of one of its rows in another folder."""
+    return folder / f"{paper}.jsonl.gz"
 
 
-def write(paper: str, outcomes: Iterable[Outcome]) -> None:
+def write(paper: str, outcomes: Iterable[Outcome], folder: Path = FOLDER) -> None:
     """Store the outcomes of a paper. The same outcomes give the same bytes."""
-    FOLDER.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(list(asdict(one).values()), separators=(",", ":")) + "\n" for one in outcomes)
-    path_of(paper).write_bytes(gzip.compress(text.encode(), mtime=0))
+    path_of(paper, folder).write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def read(paper: str) -> Iterator[Outcome]:
+def read(paper: str, folder: Path = FOLDER) -> Iterator[Outcome]:
     """The outcomes of a paper, in the order in which they were stored."""
     names = [field.name for field in fields(Outcome)]
-    for line in gzip.decompress(path_of(paper).read_bytes()).decode().splitlines():
+    for line in gzip.decompress(path_of(paper, folder).read_bytes()).decode().splitlines():
         values = dict(zip(names, json.loads(line), strict=False))  # older ones lack the last fields
         yield Outcome(**values | {"judged": tuple(tuple(pair) for pair in values["judged"])})

@@ -1,0 +1,225 @@
+"""The experiment on SmolLM2: claims follow from outcomes, variants do what they say, and a tiny one runs to its end."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from lines import ROOT
+
+sys.path.append(str(ROOT))
+
+pytest.importorskip("orgthink_pocket")
+
+from engines.models import tiny_model
+
+from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.measure.estimate import crossed_average
+from orgthink.measure.latency import critical_path
+from orgthink.measure.usage import forks, sampled_tokens
+from orgthink.models.lora import read_tensors
+from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Episode, Sampling
+from orgthink.record.folder import RunFolder
+from orgthink.runtime import Backing, Limits, attempt
+from orgthink.runtime.clock import run_virtual
+from orgthink.tasks import task_named
+from papers import asyncthink_smollm2 as experiment
+from papers import outcomes
+from papers.asyncthink_smollm2_claims import UNTRAINED, around, decided, gap, ratio, rise, row_name, state
+from papers.asyncthink_smollm2_design import ORDER, planned, seeds
+from papers.asyncthink_variants import Barrier, Constant, Permuted
+from papers.claims import Rows
+from papers.outcomes import Outcome
+
+PROBLEM = task_named("countdown-small").problem([3, 5, 8, 20], 28, 1)  # type: ignore[attr-defined]
+
+MADE_UP = {  # solved, path, tokens, share that forks by the number of numbers
+    "before": (0.80, 500, 600, 0.5),
+    "main": (0.80, 300, 700, {4: 0.0, 5: 0.5, 6: 1.0}),
+    "sequential": (0.40, 350, 350, 0.0),
+    "sequential-x2": (0.60, 600, 600, 0.0),
+    "sequential-x4": (0.81, 900, 900, 0.0),
+    "thinker-before": (0.30, 350, 350, 0.0),
+    "vote-2": (0.45, 350, 690, 0.0),
+    "vote-4": (0.50, 360, 1400, 0.0),
+    "fan-out": (0.70, 400, 800, 1.0),
+    "never": (0.60, 500, 500, 0.0),
+}
+
+
+def made_up(**changed: dict[str, object]) -> Rows:
+    """Outcomes whose claims hold, but for the rows that are changed."""
+    found: Rows = {}
+    for name in planned():
+        label = name.partition(",")[0]
+        if label in MADE_UP:
+            values = dict(zip(("solved", "path", "tokens", "forks"), MADE_UP[label], strict=True))
+            values |= changed.get(label.replace("-", "_"), {})
+            found[name] = [outcome(name, i, training, **values) for training in seeds(label) for i in range(300)]
+    return found
+
+
+def outcome(name: str, i: int, training: int, *, solved: float, path, tokens: int, forks) -> Outcome:
+    size = 4 + i % 3
+    share = forks[size] if isinstance(forks, dict) else forks
+    steps = (path[training % len(path)] if isinstance(path, tuple) else path) * (1 + 0.1 * (i % 5 - 2))
+    problem = f"countdown-small/{'-'.join(str(i + n) for n in range(size))}={10 + i % 20}x1"
+    drawn = (37 * i + 11 * max(training, 0)) % 100
+    return Outcome(name, training, problem, drawn < 100 * solved, round(steps), tokens, int(drawn < 100 * share))
+
+
+def states(found: Rows) -> str:
+    return " ".join(state(conditions) for conditions in decided(found).values())
+
+
+def test_claims_hold():
+    assert states(made_up()) == "holds holds holds holds"
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"main": {"path": 500}}, "fails holds holds fails"),
+        ({"main": {"solved": 0.40}}, "fails fails fails holds"),
+        ({"main": {"forks": 1.0}}, "holds holds holds fails"),
+        ({"fan_out": {"path": 200}}, "holds holds holds fails"),
+        ({"vote_4": {"solved": 0.95}}, "holds fails fails holds"),
+        ({"sequential_x4": {"path": 310}}, "holds holds fails holds"),
+        # Trainings that differ, with 250, 400 and 500 of 500 steps: only the distance to 900 steps is clear.
+        ({"main": {"path": (250, 400, 500)}}, "undecided holds holds undecided"),
+    ],
+)
+def test_claims_fail_or_stay_undecided(changed, expected):
+    assert states(made_up(**changed)) == expected
+
+
+def test_a_claim_needs_its_rows():
+    found = made_up()
+    del found[row_name("never", 0.6)]
+    del found[row_name("sequential", 0)]
+    assert states(found) == "holds not run not run not run"
+    text = experiment.summary(found)
+    assert "| never, T = 0.6 | 0 of 3 | not run |" in text and "| no-eta, T = 0 | 0 of 3 | not run |" in text
+    assert "| before, T = 0 | 1 of 1 | 80.0 [" in text and "the row sequential is needed (not run)" in text
+
+
+def test_numbers_and_intervals_are_those_by_hand():
+    found = made_up(before={"path": 400})
+    after, before = found[row_name("main", 0)], found[row_name("before", 0)]
+    measured = ratio(after, before, lambda one: one.path)
+    assert measured.mean == pytest.approx(0.75) and measured.low == pytest.approx(0.75, abs=1e-6)
+    assert gap(after, before, lambda one: one.path).mean == pytest.approx(-100)
+    assert rise(after, lambda one: one.forks).mean == 1 and before[0].training == UNTRAINED
+    values = {(f"countdown-small/1-2-3-4={10 + i}x1", s): (7 * i + 3 * s) % 5 / 5 for i in range(9) for s in range(3)}
+    direct = crossed_average([(problem, s, value) for (problem, s), value in values.items()])
+    mean = sum(values.values()) / len(values)
+    assert around(mean, {key: value - mean for key, value in values.items()}).high == pytest.approx(direct.high)
+
+
+def test_pieces_travel(tmp_path: Path):
+    found = made_up()
+    for name, each in found.items():
+        label, temperature = name.split(", T = ")
+        for seed in seeds(label):
+            outcomes.write(f"{label}-{seed}-{temperature}", (one for one in each if one.training == seed), tmp_path)
+    assert experiment.pieces(tmp_path) == found
+    experiment.frontier(found, tmp_path / "frontier.svg")
+    assert "sequential" in (tmp_path / "frontier.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("mixed", "eta", "right", "passed"),
+    [(4, 0.1, 0.0, True), (3, 0.1, 0.0, False), (4, 0.02, 0.0, False), (4, 0.1, -0.05, False)],
+)
+def test_the_gate_reads_metrics(capsys, mixed, eta, right, passed):
+    lines = [
+        {"mixed_groups": mixed, "drawn_groups": 8, "concurrency_pool": 1 + eta * i, "all_correct": 0.5 + right * i / 2}
+        for i in range(10)
+    ]
+    assert experiment.gate_verdict(lines) is passed
+    assert ("gate: passed" in capsys.readouterr().out) is passed
+
+
+def test_the_first_verdict_needs_the_first_six_trainings():
+    assert ORDER[:6] == [(name, seed) for name in ("main", "sequential") for seed in range(3)]
+    assert ORDER[-2:] == [("main", 3), ("main", 4)] and experiment.wanted(["permuted", "main:1"]) == [
+        ("main", 1),
+        ("permuted", 0),
+    ]
+    with pytest.raises(experiment.UserError, match="unknown stage main:7"):
+        experiment.wanted(["main:7"])
+
+
+def played(organization, *turns: Turn) -> Episode:
+    engine = ScriptedEngine(list(turns))
+    episode = run_virtual(attempt(organization, PROBLEM, Backing(engine, Sampling(99)), limits=Limits(4)))
+    run_virtual(engine.aclose())
+    return episode
+
+
+@pytest.mark.parametrize(("organization", "path"), [(AsyncThink(), 18), (Barrier(), 40)])
+def test_a_barrier_waits_for_all_workers(organization, path):
+    # Forks end after 3 and 6 words, worker b after 6 + 8 = 14, worker a after 3 + 33 = 36; the answer has 4 words.
+    episode = played(
+        organization,
+        Turn("<FORK-1> a </FORK-1> <FORK-2> b </FORK-2> <JOIN-2>", when="main process"),
+        Turn(" t <ANSWER> 8+20 </ANSWER>", when="main process"),
+        Turn("t " * 30 + "<RETURN> x </RETURN>", when="Subtask: a"),
+        Turn("t " * 5 + "<RETURN> y </RETURN>", when="Subtask: b"),
+    )
+    assert episode.answer == "8+20" and critical_path(episode) == path
+
+
+def test_a_constant_policy_forks_the_same_parts_always_or_never():
+    workers = [Turn("t <RETURN> none </RETURN>", when=f"begin with {first}. ") for first in (5, 8, 20)]
+    episode = played(
+        Constant(workers=3), Turn(" <JOIN-2>", when="main"), Turn(" <ANSWER> 8+20 </ANSWER>", when="main"), *workers
+    )
+    assert (forks(episode), episode.answer) == (3, "8+20")
+    assert critical_path(episode) == 4 + 3, "what is given takes no steps: a worker's four words, then the answer"
+    alone = played(Constant(workers=0), Turn(" <FORK-1> a </FORK-1> <ANSWER> 8+20 </ANSWER>"))
+    assert (forks(alone), alone.answer) == (0, "8+20")
+
+
+def test_permuted_rewards_are_the_same_rewards_of_other_episodes():
+    groups = {f"p{i}": {f"p{i}|{j}|1": float(10 * i + j) for j in range(8)} for i in range(4)}
+    plain, permuted = Permuted(normalise="none"), Permuted(normalise="none")
+    found = permuted(groups)
+    assert found == plain(groups) and found.keys() == {name for group in groups.values() for name in group}
+    assert sum(found[name] != reward - 10 * i - 3.5 for i in range(4) for name, reward in groups[f"p{i}"].items()) > 16
+    assert all(abs(sum(found[name] for name in group)) < 1e-9 for group in groups.values())
+
+
+@pytest.mark.thorough
+def test_a_tiny_experiment_runs_to_its_end(tmp_path: Path, capfd):
+    model, out = tiny_model(tmp_path / "llama", "bytes", context=4096), tmp_path / "out"
+    reward = f"reward.kind={Path(__file__).with_name('varied_reward.py').resolve()}:Varied"
+    given = ["--size", "tiny", "--model", str(model), "--out", str(out), "--set", reward]
+
+    def run(*stages: str) -> int:
+        return experiment.main(["run", *stages, *given])
+
+    assert run("cold-start") == 0
+    assert run("gate") == 1, "a random model does not pass"
+    assert run("main:0", "sequential:0", "permuted") == 0
+    assert experiment.main(["run", "imitation:0", *given, "credit.least=-1"]) == 0
+    trained = ["main-0", "sequential-0", "permuted-0", "imitation-0"]
+    start, *others = (
+        read_tensors(out / "adapters" / name / "adapter_model.safetensors") for name in ["cold-start", *trained]
+    )
+    assert all(any((other[name] != start[name]).any() for name in start) for other in others)
+    assert len(list(RunFolder.open(out / "runs/main-0").episodes())) == 8
+    assert all(map(sampled_tokens, RunFolder.open(out / "runs/main-0").episodes()))
+    evaluated = ("before", "main", "sequential-x2", "vote-2", "fan-out", "imitation", "permuted")
+    assert run(*(f"evaluate:{label}" for label in evaluated)) == 0
+    capfd.readouterr()
+    assert run("cold-start", "main:0", "permuted", "evaluate:main") == 0
+    assert ": orgthink " not in capfd.readouterr().out, "what is done is skipped"
+    assert experiment.main(["summary", *given[2:]]) == 0
+    text = capfd.readouterr().out
+    for label in evaluated:
+        assert f"| {label}, T = 0.6 | 1 of {len(seeds(label))} |" in text, label
+    assert "| barrier, T = 0 | 0 of 2 | not run |" in text and "(not run)" not in text.partition("- **")[0]
+    assert (out / "frontier.svg").is_file()
