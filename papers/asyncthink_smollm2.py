@@ -7,7 +7,8 @@
 
 `--size half` is for two CPU cores. On a GPU, `timeout -s INT 540 python -m … --device cuda --jobs 4` trains four at a
 time and saves at the end; the same command goes on. What has to travel is small: OUT/adapters and OUT/outcomes, and
-OUT/evaluations/development-* for trainings of thinkers. Imitation needs the run folders of `main`.
+OUT/evaluations/development-* for trainings of thinkers. Imitation needs the run folders of `main`. Each adapter that is
+evaluated leaves its merged model in the cache of models; XDG_CACHE_HOME says where that is.
 
 No claim is registered before the gate is passed: `asyncthink_smollm2_claims` has the draft.
 """

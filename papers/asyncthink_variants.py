@@ -109,8 +109,8 @@ class Constant(Organization):
         left = set[str]()
         for i in range(min(self.workers, len(firsts))):
             key, query = str(i + 1), _query(problem, firsts[i :: self.workers])
-            asked = {"capacity": capacity, "query": query, "context": problem.instruction}
-            child = session.agent("worker", prompt(self.prompts, "worker", problem, **asked))
+            values = {"capacity": capacity, "query": query, "context": problem.instruction}
+            child = session.agent("worker", prompt(self.prompts, "worker", problem, **values))
             session.fork(organizer, key, child, _returned)
             text += f"\n{DIALECT.render(Fork(key, query))}"
             left.add(key)

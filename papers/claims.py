@@ -37,7 +37,8 @@ def rows(paper: str) -> Rows:
 
 def unit(problem: str) -> str:
     """What is drawn at random: a countdown's target, which several problems share; else the problem."""
-    return problem.rpartition("=")[2].partition("x")[0] if problem.startswith("countdown-") else problem
+    shared = problem.startswith(("countdown-mini/", "countdown-small/", "countdown-tiny/"))
+    return problem.rpartition("=")[2].partition("x")[0] if shared else problem
 
 
 def cells(outcomes: Sequence[Outcome], value: Callable[[Outcome], float]) -> list[tuple[str, int, float]]:

@@ -193,7 +193,8 @@ def test_permuted_rewards_are_the_same_rewards_of_other_episodes():
 
 
 @pytest.mark.thorough
-def test_a_tiny_experiment_runs_to_its_end(tmp_path: Path, capfd):
+def test_a_tiny_experiment_runs_to_its_end(tmp_path: Path, capfd, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # of merged adapters
     model, out = tiny_model(tmp_path / "llama", "bytes", context=4096), tmp_path / "out"
     reward = f"reward.kind={Path(__file__).with_name('varied_reward.py').resolve()}:Varied"
     given = ["--size", "tiny", "--model", str(model), "--out", str(out), "--set", reward]
