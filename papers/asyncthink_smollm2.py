@@ -25,7 +25,7 @@ import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import inf, sqrt
 from pathlib import Path
 from statistics import fmean, variance
 from typing import TypeVar
@@ -137,14 +137,15 @@ def thinker_pairs(e: Experiment) -> Path:
 
     from orgthink.organizations.prompts import prompt
     from orgthink.tasks import task_named
-    from orgthink.training.coldstart import countdown, pairs
+    from orgthink.training.coldstart import pairs
+    from papers.asyncthink_variants import teacher
 
     file = e.out / "thinker-pairs.jsonl"
     if e.dry or file.is_file():
         return file
-    found = []
+    found, alone = [], replace(teacher(e.size.task), segment=inf, omitted=0.0)
     for problem in islice(task_named(e.size.task).problems("train", 0), e.size.traces):
-        text = countdown.write(problem, 1, Random(f"thinker {problem.id}"), segment=10_000)[0].text
+        text = alone.write(problem, 1, Random(f"thinker {problem.id}"))[0].text
         found.append(pairs.Pair(prompt("paper", "sequential", problem)[0].content, text, "thinker", problem.id))
     file.parent.mkdir(parents=True, exist_ok=True)
     pairs.write(file, found)
@@ -337,6 +338,7 @@ def main(arguments: list[str] | None = None) -> int:
         "stages", nargs="*", metavar="STAGE", help="cold-start, gate, trainings or names, evaluate; without one all"
     )
     parser.add_argument("--size", choices=SIZES, default="full")
+    parser.add_argument("--task", help="in place of the task of the size, such as countdown-all")
     parser.add_argument("--out", type=Path, default=Path("runs") / NAME, help="folder of everything")
     parser.add_argument("--model", default="smollm2", help="base model")
     parser.add_argument("--start", help="adapter in place of the organizer's cold start")
@@ -353,7 +355,8 @@ def main(arguments: list[str] | None = None) -> int:
     how = (given.model, given.start, given.device, given.sampler, given.jobs, tuple(given.set), given.action == "plan")
     stages = given.stages or ["cold-start", "gate", "trainings", "evaluate"]
     try:
-        return run(Experiment(SIZES[given.size], given.out, *how), stages)
+        size = SIZES[given.size]
+        return run(Experiment(replace(size, task=given.task or size.task), given.out, *how), stages)
     except UserError as error:
         parser.error(str(error))
     except KeyboardInterrupt:

@@ -24,7 +24,8 @@ from orgthink.record.folder import RunFolder
 from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
-from orgthink.training.coldstart.countdown import OPENINGS, QUERIES, SHARED
+from orgthink.training.coldstart.countdown import ScanTeacher
+from orgthink.training.coldstart.teachers import program_of
 from orgthink.training.episodes import Episodes, grouped, whole_groups
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.recipes.any_model import ASYNCTHINK
@@ -104,8 +105,8 @@ class Constant(Organization):
     async def run(self, problem: Problem, session: Session) -> str | None:
         capacity = session.capacity
         organizer = session.agent("organizer", prompt(self.prompts, "organizer", problem, capacity=capacity))
-        firsts = [str(number) for number in sorted(problem.data["numbers"])[1:]]
-        text = f"{(SHARED if self.workers else OPENINGS)[0]} Parts: {', '.join(firsts)}."
+        firsts, how = [str(number) for number in sorted(problem.data["numbers"])[1:]], teacher(problem.task)
+        text = f"{(how.shared if self.workers else how.openings)[0]} Parts: {how.comma.join(firsts)}."
         left = set[str]()
         for i in range(min(self.workers, len(firsts))):
             key, query = str(i + 1), _query(problem, firsts[i :: self.workers])
@@ -127,9 +128,15 @@ class Constant(Organization):
         return None
 
 
+def teacher(task: str) -> ScanTeacher:
+    """The teacher of a countdown."""
+    return program_of(task).write.__self__  # type: ignore[attr-defined]  # a method
+
+
 def _query(problem: Problem, firsts: list[str]) -> str:
-    values = {"numbers": ", ".join(map(str, problem.data["numbers"])), "target": problem.data["target"]}
-    return QUERIES[0].format(firsts=" and ".join(firsts), wanted=problem.required, **values)
+    how, data = teacher(problem.task), problem.data
+    values = {"numbers": how.comma.join(map(str, data["numbers"])), "target": data["target"]}
+    return how.queries[0].format(firsts=how.conjunction.join(firsts), wanted=problem.required, **values)
 
 
 async def _returned(worker: Agent) -> str | None:

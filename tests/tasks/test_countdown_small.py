@@ -1,4 +1,4 @@
-"""`countdown-small`, `countdown-tiny` and `countdown-all`: problems of every size, each with its solutions in a scan."""
+"""Countdowns for small models: problems of every size, each with its solutions in a scan."""
 
 from __future__ import annotations
 
