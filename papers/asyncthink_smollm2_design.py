@@ -35,9 +35,9 @@ class Size:
 
 
 SIZES = {
-    "tiny": Size("countdown-tiny", 24, 2, 4, 2, 2, 2, 2, 1e-3, 4, 4, 2),
-    "half": Size("countdown-tiny", 208, 480, 2_500, 20, 100, 40, 4, 5e-5, 400),
-    "full": Size("countdown-small", 384, 480, 2_500, 20, 100, 40, 8, 1e-4, 400),
+    "tiny": Size("countdown-all", 24, 2, 4, 2, 2, 2, 2, 1e-3, 4, 4, 2),
+    "half": Size("countdown-all", 384, 480, 2_500, 20, 100, 40, 4, 5e-5, 400),
+    "full": Size("countdown-all", 384, 480, 2_500, 20, 100, 40, 8, 1e-4, 400),
 }
 
 

@@ -37,7 +37,7 @@ def rows(paper: str) -> Rows:
 
 def unit(problem: str) -> str:
     """What is drawn at random: a countdown's target, which several problems share; else the problem."""
-    shared = problem.startswith(("countdown-mini/", "countdown-small/", "countdown-tiny/", "countdown-all/"))
+    shared = problem.startswith(("countdown-mini/", "countdown-small/", "countdown-all/"))
     return problem.rpartition("=")[2].partition("x")[0] if shared else problem
 
 

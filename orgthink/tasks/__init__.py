@@ -43,7 +43,6 @@ TASKS: Registry[Any] = Registry(
     {
         "countdown": "orgthink.tasks.countdown:COUNTDOWN",
         "countdown-small": "orgthink.tasks.countdown_small:COUNTDOWN_SMALL",
-        "countdown-tiny": "orgthink.tasks.countdown_small:COUNTDOWN_TINY",
         "countdown-all": "orgthink.tasks.countdown_small:COUNTDOWN_ALL",
         "sudoku": "orgthink.tasks.sudoku:SUDOKU",
         "math": "orgthink.tasks.math:MATH",

@@ -6,8 +6,6 @@ line writes its operations out, so that no number in it is a guess:
 
     15*2=30,35-30=5 hit 1: 15*2+5
 
-`countdown-tiny`: the same with 3 to 5 numbers and 1 or 2 solutions, for budgets of about half the tokens.
-
 `countdown-all`: 3 to 6 numbers, and all solutions of the scan are required. Their number is not told, so no scan may
 end early, and dividing it shortens the critical path.
 """
@@ -19,7 +17,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from math import inf
 from typing import ClassVar
 
 from orgthink.record.episode import Grade, Problem
@@ -90,8 +87,6 @@ class CountdownSmall(Countdown):
     """Writes traces for `orgthink synth --teacher program`."""
     given: ClassVar[tuple[int, ...]] = GIVEN
     """How many numbers a problem may have, each equally likely."""
-    lines: ClassVar[float] = inf
-    """Most lines of the scan that begin with one number."""
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         """New numbers for each problem, and one of their targets."""
@@ -104,8 +99,6 @@ class CountdownSmall(Countdown):
             numbers, targets = list[int](), list[int]()
             while not targets:
                 numbers = sorted(rng.sample(range(1, self.size.largest + 1), given))
-                if max(len(list(_pairs(numbers, first))) for first in numbers) > self.lines:
-                    continue
                 found = counts(numbers)
                 targets = [t for t in own if self._suits(found[t], required) and t not in numbers]
             yield self.problem(numbers, rng.choice(targets), required)
@@ -123,17 +116,6 @@ class CountdownSmall(Countdown):
         one = "Find an expression" if required == 1 else f"Find {required} different expressions"
         rest = "" if required == 1 else " Different: other numbers, or other counts of the operators. One a line."
         return f"{one} over + - * / of at least 3 of the numbers, each used at most once, that make the target.{rest}"
-
-
-class CountdownTiny(CountdownSmall):
-    """Small problems; the lines of each number fit a segment."""
-
-    program = "orgthink.training.coldstart.countdown:PROGRAM_TINY"
-    given = (3, 4, 5)
-    lines = 8
-
-    def _required(self, given: int) -> Sequence[int]:
-        return (1, 2)
 
 
 class CountdownAll(CountdownSmall):
@@ -173,9 +155,6 @@ _SIZE = CountdownSize(largest=30, given=max(GIVEN), targets=(10, 100), held_out=
 
 COUNTDOWN_SMALL = CountdownSmall("countdown-small", _SIZE)
 """1, 2 or 4 different expressions of 4, 5 or 6 numbers up to 30 that make a target."""
-
-COUNTDOWN_TINY = CountdownTiny("countdown-tiny", replace(_SIZE, given=5), like="countdown-small")
-"""1 or 2 different expressions of 3, 4 or 5 numbers that make a target. The held-out targets are the same."""
 
 COUNTDOWN_ALL = CountdownAll("countdown-all", replace(_SIZE, used=(3, 3)), like="countdown-small")
 """All expressions of three of 3 to 6 numbers that make a target: 1 to 4. The held-out targets are the same."""

@@ -1,4 +1,4 @@
-"""The programs that teach `countdown-small`, `countdown-tiny` and `countdown-all`: an organizer scans pairs of numbers,
+"""The programs that teach `countdown-small` and `countdown-all`: an organizer scans pairs of numbers,
 forks some of them, and answers.
 
 What is forked is random, so that reinforcement learning finds which division suits which problem.
@@ -195,9 +195,6 @@ def _trace(i: int, text: str) -> Trace:
 
 PROGRAM = Program("paper", ScanTeacher().write)
 """Teaches `orgthink synth --task countdown-small --teacher program`."""
-
-PROGRAM_TINY = Program("paper", ScanTeacher(segment=200).write)
-"""The same for `countdown-tiny`, in segments of 208 tokens."""
 
 ALL = ScanTeacher(
     openings=("Pair by pair.", "All the pairs.", "I scan the pairs.", "One by one."),
