@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orgthink.evaluation.plan import Evaluation
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.columns import cells
 from orgthink.measure.latency import critical_path
@@ -45,14 +46,17 @@ class Run:
         return f"<Run {self.path}: {len(self.episodes)} episodes of {organizations}>"
 
     def _repr_html_(self) -> str:
-        return grid(*cells(self.summary), f"{self.path}: {len(self.episodes)} episodes [95 % interval]")
+        folder, notes = RunFolder.open(self.path), [f"{self.path}: {len(self.episodes)} episodes [95 % interval]"]
+        if folder.config["kind"] == "eval":
+            notes += [f"{label} with {how}" for label, how in folder.settings("eval", Evaluation).matched.items()]
+        return grid(*cells(self.summary), "; ".join(notes))
 
     def to_pandas(self) -> DataFrame:
         """A row for each attempt: problem, question, organization, sample, answer, whether it is all correct, score,
         critical path and tokens in decoding steps, agents, forks, seconds. UserError without pandas."""
         with needing("notebooks", "a data frame"):
             from pandas import DataFrame
-        rows = (
+        return DataFrame(
             {
                 "problem": episode.problem.id,
                 "question": episode.problem.query,
@@ -71,7 +75,6 @@ class Run:
             }
             for episode in self.episodes
         )
-        return DataFrame(rows)
 
     def plot(self) -> Figure:
         """Accuracy against the critical path, a point for each organization, with 95 % intervals. `savefig` of the
@@ -83,8 +86,9 @@ class Run:
         for name, row in self.summary.items():
             x, y = row["critical_path_steps"], row["all_correct"]
             if None not in (x["mean"], y["mean"]):
-                errors = {"xerr": _errors(x, 1), "yerr": _errors(y, 100)}
-                axes.errorbar(x["mean"], 100 * y["mean"], **errors, fmt="o", capsize=3, label=name)
+                axes.errorbar(
+                    x["mean"], 100 * y["mean"], _errors(y, 100), _errors(x, 1), fmt="o", capsize=3, label=name
+                )
         axes.set(xlabel="critical path (decoding steps)", ylabel="all correct (%)", ylim=(-3, 103))
         axes.set_xlim(left=0)
         axes.legend()

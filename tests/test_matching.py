@@ -67,6 +67,7 @@ async def test_votes_get_the_tokens_of_the_reference():
     assert found.organizations["one"].max_tokens == 100, "no number of tokens makes one thinker as expensive"
     assert found.matched["theirs"].startswith("samples = 6: ") and "(+0%)" in found.matched["theirs"]
     assert found.matched["one"].startswith("max_tokens = 100: ") and "(-83%)" in found.matched["one"]
+    assert "warning" not in "".join(found.matched.values())
     assert "ours" not in found.matched and found.n == 3
 
 
@@ -76,6 +77,16 @@ async def test_a_cap_gives_the_path_of_the_reference():
     assert 12 <= (found.organizations["theirs"].max_tokens or 0) <= 16
     assert found.organizations["votes"].settings["samples"] == 4, "more votes take no longer path"
     assert (found.organizations["votes"].max_tokens or 100) < 100
+
+
+async def test_a_reference_that_is_too_cheap_is_told():
+    asked = "so name the most expensive organization first"
+    found = await matched(plan(one=ONE, votes=vote(4)), "tokens", Path("dev"))
+    assert found.matched["votes"].startswith("samples = 1: ")
+    assert found.matched["votes"].endswith(f"on other problems; warning: one vote is no vote, {asked}")
+    short = replace(ONE, max_tokens=12)
+    found = await matched(plan(ours=short, theirs=ONE), "path", Path("dev2"))
+    assert found.matched["theirs"].endswith(f"; warning: most of these episodes are cut off, {asked}")
 
 
 async def test_the_means_agree_on_the_problems_of_the_evaluation_too():
@@ -195,6 +206,7 @@ def test_python_matches_an_open_engine(monkeypatch: pytest.MonkeyPatch):
     stored = RunFolder.open(run.path).settings("eval", Evaluation)
     assert stored.organizations["theirs"].settings["samples"] == 3 and "(+0%)" in stored.matched["theirs"]
     assert {len(one.traces) for one in run.episodes} == {4}
+    assert f"theirs with {stored.matched['theirs']}" in run._repr_html_(), "a notebook shows what was chosen"
     assert Path("run-development/theirs-8/episodes.jsonl").is_file()
 
 

@@ -183,8 +183,9 @@ def report(resolved: Resolved, folder: RunFolder, episodes: list[Episode]) -> in
         why = failure_message(others[0])
         note(f"{len(others)} of {total} episodes went on without an agent whose engine failed ({why})")
     why = f"episodes failed ({failure_message(failed[0])})" if failed else ""
-    bound = spending(resolved.plan, folder, episodes).reached
-    code = exit_code(folder, len(episodes), total, "episodes", len(failed), why, bound)
+    code = exit_code(
+        folder, len(episodes), total, "episodes", len(failed), why, spending(resolved.plan, folder, episodes).reached
+    )
     note(None if code else f"stored in {folder.path}; look at it: orgthink view {folder.path}")
     return code or int(not any(episode.answer for episode in episodes))
 

@@ -19,6 +19,7 @@ from orgthink.engines.engine import Engine
 from orgthink.evaluation.plan import Evaluation, resolve
 from orgthink.evaluation.run import evaluate, open_plan
 from orgthink.evaluation.specs import OrganizationSpec
+from orgthink.measure.accuracy import was_truncated
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.folder import RunFolder
@@ -54,8 +55,10 @@ async def matched(
             setting, start = ("samples", votes) if votes else ("max_tokens", plan.budget_of(label)[0].max_tokens)
             number, mean = await closest(partial(cost, label, spec, setting), start, target)
             found[label] = _with(spec, setting, number)
-            rest = f"mean {by} {mean:.0f}, {reference} {target:.0f} ({mean / target - 1:+.0%})"
-            lines[label] = f"{setting} = {number}: {rest}, on other problems"
+            lines[label] = (
+                f"{setting} = {number}: mean {by} {mean:.0f}, {reference} {target:.0f} ({mean / target - 1:+.0%}), "
+                f"on other problems{_warning(setting, number, start, folder / f'{label}-{number}')}"
+            )
     return replace(plan, organizations=found, matched=lines)
 
 
@@ -70,6 +73,19 @@ async def closest(cost: Callable[[int], Awaitable[float]], number: int, target: 
             break
         best = number, mean
     return best
+
+
+def _warning(setting: str, number: int, start: int, trial: Path) -> str:
+    """Why a smaller setting makes no fair baseline, and what to do; empty if it may be one."""
+    cut = setting == "max_tokens" and fmean(map(was_truncated, RunFolder.open(trial).episodes())) > 0.5
+    why = (
+        "most of these episodes are cut off"
+        if cut
+        else "one vote is no vote"
+        if setting == "samples" and number == 1
+        else ""
+    )
+    return f"; warning: {why}, so name the most expensive organization first" if why and number < start else ""
 
 
 def _with(spec: OrganizationSpec, setting: str, number: int) -> OrganizationSpec:
@@ -90,8 +106,7 @@ async def _cost(
 ) -> float:
     """The mean cost of an organization with a setting, over development problems."""
     measure = pick("cost to match", by, COSTS)
-    alone = {label: _with(spec, setting, number)}
-    whole = resolve(replace(plan, organizations=alone, n=plan.n + PROBLEMS, samples=1))
+    whole = resolve(replace(plan, organizations={label: _with(spec, setting, number)}, n=plan.n + PROBLEMS, samples=1))
     others = dict(list(whole.planned.items())[plan.n :])
     if len(others) < LEAST:
         raise UserError(f"--match needs other problems: {plan.task} has {whole.plan.n}, so give a smaller --n")

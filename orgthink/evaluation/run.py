@@ -157,8 +157,7 @@ async def solve(
     episode = await attempt(
         organization, problem, default, roles=roles, limits=plan.limits, watch=watch, approve=approve
     )
-    task = task_of(problem)
-    return episode if task is None else await graded(episode, task)
+    return episode if (task := task_of(problem)) is None else await graded(episode, task)
 
 
 def spending(plan: Evaluation, folder: RunFolder, episodes: Iterable[Episode]) -> Spending:

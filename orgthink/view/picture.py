@@ -40,7 +40,7 @@ def grid(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> 
     """A table as HTML."""
     lines = [("th", header), *(("td", row) for row in rows)]
     cells = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in line) for tag, line in lines)
-    return f"<table><caption>{escape(excerpt(caption))}</caption><tr>{'</tr><tr>'.join(cells)}</tr></table>"
+    return f"<table><caption>{escape(excerpt(caption, 2000))}</caption><tr>{'</tr><tr>'.join(cells)}</tr></table>"
 
 
 def display(episode: Episode) -> None:

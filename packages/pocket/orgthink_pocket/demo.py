@@ -27,6 +27,8 @@ from orgthink_pocket.recipes import AGENT_TOKENS, ASYNCTHINK, MANAGED, MARSRL, M
 
 TEMPERATURE = 0.7
 """Sampling temperature of all parts, so that votes differ."""
+SEED = 0
+"""Seed of the sampling of all models, so that the demo repeats."""
 VOTES = 3
 """Solutions that the MarsRL baseline votes on. They take more tokens than the trained system."""
 REPLY_TOKENS = 256
@@ -98,10 +100,11 @@ def plans(n: int) -> dict[str, Evaluation]:
         "before": _system("paramanager", **managing),
         "after": _system("paramanager", "pocket-manager", **managing),
     }
+    members = {name: replace(role, sampling=replace(role.sampling, seed=SEED)) for name, role in MEMBERS.items()}
     return {
         "asyncthink": _plan("countdown-mini", asyncthink, n, organizer.limits),
         "marsrl": _plan("sudoku-sparse", marsrl, n, Limits(VOTES, max_tokens=MARSRL.settings.rollout.max_tokens)),
-        "paramanager": replace(_plan(MANAGED, paramanager, n, Limits(9), REPLY_TOKENS), roles=MEMBERS),
+        "paramanager": replace(_plan(MANAGED, paramanager, n, Limits(9), REPLY_TOKENS), roles=members),
     }
 
 
@@ -114,8 +117,8 @@ def _plan(
     task: str, systems: dict[str, OrganizationSpec], n: int, limits: Limits, max_tokens: int | None = None
 ) -> Evaluation:
     """The systems at one budget an agent; `max_tokens` is the budget of a reply where `limits` has none."""
-    sampling = Sampling(max_tokens or limits.max_tokens or REPLY_TOKENS, TEMPERATURE)
-    return Evaluation(task, systems, n, EngineSpec("pocket-base"), sampling, limits=limits)
+    sampling = Sampling(max_tokens or limits.max_tokens or REPLY_TOKENS, TEMPERATURE, seed=SEED)
+    return Evaluation(task, systems, n, EngineSpec("pocket-base"), sampling, limits=limits, seed=SEED)
 
 
 def asyncthink_sentence(summary: Summary) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,10 @@ from rule_engine import Rule, RuleEngine, countdown, failing
 
 import orgthink.engines
 from orgthink.cli import main
+from orgthink.cli.eval import conduct
 from orgthink.engines import EngineSpec
+from orgthink.evaluation.plan import resolve
+from orgthink.results import load_run
 from orgthink.tools import bubblewrap
 
 
@@ -70,6 +76,32 @@ def test_it_leaves_a_summary_and_a_page_and_runs_again(pocket, capsys: pytest.Ca
     assert all(term in explained for term in ("before:", "after:", "Critical path:", "η:", "Seconds are not compared"))
     assert "seconds" not in [column["key"] for column in data["columns"]]
     assert "<title>orgthink demo: three papers, before and after training</title>" in page
+
+
+@pytest.mark.parametrize("part", ["asyncthink", "marsrl", "paramanager"])
+def test_every_model_of_a_part_has_a_seed(part: str) -> None:
+    plan = demo.plans(1)[part]
+    assert plan.sampling.seed == plan.seed, "the page says this seed"
+    assert {role.sampling.seed for role in plan.roles.values()} <= {plan.seed}
+
+
+def test_it_repeats_on_a_busy_machine(tmp_path: Path) -> None:
+    over, found = threading.Event(), list[dict[str, list[str]]]()
+
+    def disturb() -> None:
+        while not over.wait(0.003):
+            sum(range(100_000))
+
+    for busy in (False, True):
+        other = threading.Thread(target=disturb)
+        if busy:
+            other.start()
+        plan = replace(demo.plans(2)["asyncthink"], concurrency=3)
+        assert asyncio.run(conduct(resolve(plan), tmp_path / str(busy))) == 0
+        run = load_run(tmp_path / str(busy))
+        found.append({one.id: [trace.text for trace in one.traces] for one in run.episodes})
+    over.set()
+    assert found[0] == found[1]
 
 
 def test_without_a_sandbox_a_part_is_left_out(
