@@ -130,11 +130,12 @@ async def conduct(
     overwrite: bool = False,
     log: str | None = None,
     repeating: str | None = None,
+    **settings: object,
 ) -> int:
     """Make a new run at a path, or go on with one; print its table and return the exit code.
 
     `overwrite` deletes an earlier run at the path. `log` is the run's tracker from now on. `repeating` is the text of
-    the new run's `run.toml`.
+    the new run's `run.toml`. `settings` of `open_engine` apply to the engines.
     """
     if isinstance(target, Path):
         require_vacant(target, overwrite=overwrite)
@@ -145,7 +146,9 @@ async def conduct(
             return report(resolved, target, episodes)
     async with AsyncExitStack() as stack:
         with stoppable():
-            resolved, engines, folder = await stack.enter_async_context(opened(resolved, target, overwrite=overwrite))
+            resolved, engines, folder = await stack.enter_async_context(
+                opened(resolved, target, overwrite=overwrite, **settings)
+            )
             if repeating is not None:
                 folder.write(REPEATS, repeating)
         choose_tracker(folder, log)

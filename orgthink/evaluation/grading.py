@@ -43,10 +43,10 @@ async def graded(episode: Episode, task: Task, *, threaded: bool = True) -> Epis
     return await in_thread(grade_or_keep, episode, task) if threaded else grade_or_keep(episode, task)
 
 
-async def grade_safely(episode: Episode, task: Task, crash: Crash) -> Episode:
+async def grade_safely(episode: Episode, task: Task, crash: Crash, *, threaded: bool = True) -> Episode:
     """The graded episode. A bug of the grader loses only the grade; its traceback is stored. A UserError is raised."""
     try:
-        found = await graded(episode, task)
+        found = await graded(episode, task, threaded=threaded)
         require_integrity(found)
         return found
     except UserError:
@@ -57,8 +57,11 @@ async def grade_safely(episode: Episode, task: Task, crash: Crash) -> Episode:
 
 def awaits_grade(episode: Episode) -> bool:
     """Whether only its grader failed: the answer can be graded again."""
-    failed = episode.stop is StopReason.ERROR and episode.error_kind is ErrorKind.TOOL
-    return failed and episode.root.stop is not StopReason.ERROR
+    return (
+        episode.stop is StopReason.ERROR
+        and episode.error_kind is ErrorKind.TOOL
+        and episode.root.stop is not StopReason.ERROR
+    )
 
 
 async def grade_again(folder: RunFolder, task: Task, concurrency: int) -> None:
@@ -68,8 +71,9 @@ async def grade_again(folder: RunFolder, task: Task, concurrency: int) -> None:
     with folder.journal(redo=None) as journal:
 
         async def again(episode: Episode) -> Episode:
-            ended = replace(episode, stop=episode.root.stop, error=None, error_kind=None)
-            return await grade_safely(ended, task, journal.crash)
+            return await grade_safely(
+                replace(episode, stop=episode.root.stop, error=None, error_kind=None), task, journal.crash
+            )
 
         waiting = [episode for episode in folder.episodes() if awaits_grade(episode)]
         folder.revise({one.id: one for one in await run_all(again, waiting, concurrency)})

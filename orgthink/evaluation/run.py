@@ -108,13 +108,14 @@ async def opened(
     given: Mapping[EngineSpec, Engine] | None = None,
     *,
     overwrite: bool = False,
+    **settings: object,
 ) -> AsyncIterator[tuple[Resolved, Engines, RunFolder]]:
     """The engines of an evaluation, which are closed at the end, and its run folder, which is made at a path. `given`
-    engines are open already and stay open.
+    engines are open already and stay open. `settings` of `open_engine` apply to all others.
 
     The errors are those of `open_plan`.
     """
-    async with Engines(given) as engines:
+    async with Engines(given, **settings) as engines:
         plan = await open_plan(resolved.plan, engines)
         if isinstance(target, Path):
             target = RunFolder.create(target, "eval", plan, overwrite=overwrite)
@@ -208,7 +209,10 @@ async def evaluate(
                     sample=sample,
                     broken=broken.append,
                 )
-                return await grade_safely(found, resolved.task, journal.crash)
+                # If all engines decode on the event loop, no thread may decide which episode ends first.
+                return await grade_safely(
+                    found, resolved.task, journal.crash, threaded=not all(engine.on_loop for engine in used)
+                )
 
             if _gone(used) or not await left.admits(stop):
                 return
@@ -257,8 +261,9 @@ def _line(plan: Evaluation, episode: Episode, began: float) -> dict[str, object]
 def described(episode: Episode) -> str:
     """The result of an episode, in a few words."""
     grade = episode.grade
-    result = f"{grade.correct} of {grade.required}" if grade is not None else f"failed: {failure_message(episode)}"
-    return f"{episode.organization}  {episode.problem.id}  {result}"
+    return f"{episode.organization}  {episode.problem.id}  " + (
+        f"failed: {failure_message(episode)}" if grade is None else f"{grade.correct} of {grade.required}"
+    )
 
 
 def require_planned(ids: Container[str], folder: RunFolder, episodes: Iterable[Episode]) -> None:

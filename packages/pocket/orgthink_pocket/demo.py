@@ -70,12 +70,18 @@ class Demo:
             if name == "paramanager" and not runs_code():
                 continue
             show()
-            if code := asyncio.run(conduct(resolve(plan), self.out / name, overwrite=True)):
+            if code := asyncio.run(compared(plan, self.out / name)):
                 return code
             found[name] = json.loads((self.out / name / "summary.json").read_bytes())
             show(f"\n{PARTS[name].sentence(found[name])}")
         show(f"\nAll episodes as a page: {written(self.out, found)}")
         return 0
+
+
+async def compared(plan: Evaluation, out: Path) -> int:
+    """Run one part in a folder. All engines decode on the event loop: then no thread decides which tokens are decoded
+    together, and the part repeats, except for the time that programs take. Returns the exit code."""
+    return await conduct(resolve(plan), out, overwrite=True, threaded=False)
 
 
 def plans(n: int) -> dict[str, Evaluation]:

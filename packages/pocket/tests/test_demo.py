@@ -16,9 +16,7 @@ from rule_engine import Rule, RuleEngine, countdown, failing
 
 import orgthink.engines
 from orgthink.cli import main
-from orgthink.cli.eval import conduct
 from orgthink.engines import EngineSpec
-from orgthink.evaluation.plan import resolve
 from orgthink.results import load_run
 from orgthink.tools import bubblewrap
 
@@ -30,7 +28,7 @@ def pocket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], 
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
     def use(rule: Rule) -> None:
-        async def open_engine(spec: EngineSpec) -> RuleEngine:
+        async def open_engine(spec: EngineSpec, *, threaded: bool = True) -> RuleEngine:
             return RuleEngine(rule)
 
         monkeypatch.setattr(orgthink.engines, "open_engine", open_engine)
@@ -97,7 +95,7 @@ def test_it_repeats_on_a_busy_machine(tmp_path: Path) -> None:
         if busy:
             other.start()
         plan = replace(demo.plans(2)["asyncthink"], concurrency=3)
-        assert asyncio.run(conduct(resolve(plan), tmp_path / str(busy))) == 0
+        assert asyncio.run(demo.compared(plan, tmp_path / str(busy))) == 0
         run = load_run(tmp_path / str(busy))
         found.append({one.id: [trace.text for trace in one.traces] for one in run.episodes})
     over.set()
