@@ -130,7 +130,7 @@ async def conduct(
     overwrite: bool = False,
     log: str | None = None,
     repeating: str | None = None,
-    **settings: object,
+    **settings: Any,
 ) -> int:
     """Make a new run at a path, or go on with one; print its table and return the exit code.
 
