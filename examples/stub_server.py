@@ -7,10 +7,10 @@ A worker multiplies three times and takes the middle.
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import re
-import sys
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from statistics import median_low
@@ -84,4 +84,6 @@ class Server(ThreadingHTTPServer):
 
 
 if __name__ == "__main__":
-    Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("port", type=int, help="port on 127.0.0.1, such as 8401")
+    Server(("127.0.0.1", parser.parse_args().port), Handler).serve_forever()

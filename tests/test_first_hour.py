@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,14 @@ STEPS = re.findall(r"^if step (\d+)\. (.+?); then\n(.*?)^fi$", SCRIPT, re.MULTIL
 def test_a_step_is_at_most_two_commands() -> None:
     assert [int(number) for number, _, _ in STEPS] == list(range(1, len(STEPS) + 1))
     assert all(1 <= len(re.findall(r"^  \w", body, re.MULTILINE)) <= 2 for _, _, body in STEPS)
+
+
+@pytest.mark.parametrize(("argument", "code"), [("--help", 0), ("web", 2)])
+def test_the_stand_in_for_a_server_says_how_it_is_called(argument: str, code: int) -> None:
+    command = [sys.executable, ROOT / "examples" / "stub_server.py", argument]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    said = done.stdout + done.stderr
+    assert done.returncode == code and said.startswith("usage: ") and "Traceback" not in said
 
 
 def free_port() -> int:

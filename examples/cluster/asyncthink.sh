@@ -14,8 +14,10 @@ recipe=asyncthink-qwen3-math
 [ "$task" != countdown ] || recipe=asyncthink-qwen3-countdown
 run=${RUNS:-runs}/$recipe
 
-torchrun --nproc-per-node "${GPUS:-8}" -m orgthink train $recipe-sft --model "$model" --pairs "$pairs" --out "$run-sft" --go-on \
-  --set gradient_checkpointing=true pack_tokens=12288 save_every=100 "$@"
+sft=(train $recipe-sft --model "$model" --pairs "$pairs" --out "$run-sft" --go-on
+  --set gradient_checkpointing=true pack_tokens=12288 save_every=100 "$@")
+orgthink "${sft[@]}" --dry-run > /dev/null # an error is one line here; torchrun prints it once a process
+torchrun --nproc-per-node "${GPUS:-8}" -m orgthink "${sft[@]}"
 case " $* " in *" --dry-run "*) ;; *) model=$(ls -d "$run"-sft/checkpoints/step-*/model | tail -n 1) ;; esac
 
 orgthink train $recipe --model "$model" --out "$run" --go-on \

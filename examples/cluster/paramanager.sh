@@ -24,8 +24,10 @@ if [ -z "${SANDBOX:-}" ]; then
   bwrap --ro-bind / / true || { echo "programs need bubblewrap, which does not work here: set SANDBOX to a SandboxFusion server" >&2; exit 2; }
 fi
 
-torchrun --nproc-per-node "$gpus" -m orgthink train paramanager-qwen3-sft --model "$model" --episodes "$episodes" --out "$run-sft" --go-on \
-  --set gradient_checkpointing=true save_every=100 "$@"
+sft=(train paramanager-qwen3-sft --model "$model" --episodes "$episodes" --out "$run-sft" --go-on
+  --set gradient_checkpointing=true save_every=100 "$@")
+orgthink "${sft[@]}" --dry-run > /dev/null # an error is one line here; torchrun prints it once a process
+torchrun --nproc-per-node "$gpus" -m orgthink "${sft[@]}"
 [ -z "$real" ] || model=$(ls -d "$run"-sft/checkpoints/step-*/model | tail -n 1)
 
 serve() { CUDA_VISIBLE_DEVICES=$1 vllm serve "$2" --port "$3" --max-model-len 65536 --generation-config vllm & }  # without its top-k

@@ -40,6 +40,15 @@ class Solved(BaseModel):
     """What it took."""
 
 
+class _Server(MCPServer[None]):
+    """A server that answers an unknown tool with the known ones."""
+
+    async def call_tool(self, name: str, *rest: Any, **more: Any) -> Any:
+        if name not in (known := [tool.name for tool in await self.list_tools()]):
+            raise ToolError(f"unknown tool {redact(name)!r}: one of {', '.join(known)}")
+        return await super().call_tool(name, *rest, **more)
+
+
 def tool_server(opened: Callable[[], AbstractAsyncContextManager[Any]]) -> MCPServer[None]:
     """A server with a tool for each organization.
 
@@ -51,13 +60,16 @@ def tool_server(opened: Callable[[], AbstractAsyncContextManager[Any]]) -> MCPSe
     async def life(server: MCPServer[None]) -> AsyncIterator[None]:
         async with opened() as (models, episodes, folder):
             for name, served in models.items():
-                does = redact((served.organization.__doc__ or "").partition("\n\n")[0])
-                server.add_tool(_tool(served, episodes), re.sub("[^A-Za-z0-9_.-]", "_", name)[:128], description=does)
+                server.add_tool(
+                    _tool(served, episodes),
+                    re.sub("[^A-Za-z0-9_.-]", "_", name)[:128],
+                    description=redact((served.organization.__doc__ or "").partition("\n\n")[0]),
+                )
             show(f"{', '.join(models)} as tools, stored in {folder.path}", error=True)
             yield
             await episodes.drain()
 
-    return MCPServer("orgthink", version=__version__, lifespan=life, log_level="ERROR")
+    return _Server("orgthink", version=__version__, lifespan=life, log_level="ERROR")
 
 
 def _tool(served: Served, episodes: ServedEpisodes) -> Callable[..., Awaitable[Solved]]:

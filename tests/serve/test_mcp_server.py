@@ -70,6 +70,14 @@ async def test_each_organization_is_a_tool_with_its_own_words(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_an_unknown_tool_gets_the_known_ones(tmp_path: Path, mode: str) -> None:
+    async with offering(tmp_path, organizer, mode) as tools:
+        found = await tools.client.call_tool("asyncthink", ASK)
+    assert found.is_error
+    assert found.content[0].text == "unknown tool 'asyncthink': one of asyncthink-rule, team_sequential_rule"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_call_is_an_episode_with_an_answer_and_an_account(tmp_path: Path, mode: str) -> None:
     async with offering(tmp_path, organizer, mode) as tools:
         found = await tools.client.call_tool("asyncthink-rule", ASK)

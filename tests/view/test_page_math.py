@@ -136,6 +136,17 @@ def test_contexts_are_shown_as_they_were_seen_until_mathematics_is_wanted(driver
     assert not page.all("[data-typeset]")  # nothing to typeset
 
 
+def test_prompts_and_empty_boxes_stay_as_they_were_written(driver, tmp_path):
+    question = r"What is $x^2$? Answer in \boxed{}."
+    one = episode(question, "4", r"$x^2$ is \boxed{4}, not \boxed{ }")
+    spans = (Span(Origin.PROMPT, question, 1), *one.traces[0].spans)
+    page = opened(driver, tmp_path / "page.html", replace(one, traces=(replace(one.traces[0], spans=spans),)))
+    assert "\\boxed{}" in page.text(".quote") and len(formulas(page, ".quote")) == 1
+    page.one('[data-typeset="true"]').click()
+    assert page.text(".context .prompt") == question
+    assert len(formulas(page, ".context")) == 2 and "\\boxed{ }" in page.text(".context .sampled")
+
+
 def test_hostile_text_in_formulas_is_no_markup(driver, tmp_path):
     wrapped = [f"${sample.HOSTILE}$", rf"\boxed{{{sample.HOSTILE}}}", rf"$\text{{{sample.HOSTILE}}}$"]
     text = "\n".join(wrapped)

@@ -197,7 +197,8 @@ class Reinforced(FromModel, ABC):
         opener(self.sampler)  # UserError for an unknown engine
         if self.sampler == "vllm" and find_spec("vllm") is None:
             raise UserError(
-                "this recipe samples with vLLM, which is not installed: `make vllm`, or --set sampler=local"
+                "this recipe samples with vLLM, which is not installed: `make vllm`, or --set sampler=local; "
+                "for --backend verl: `make verl-gpu`"
             )
         if self.sampler == "local":
             require_local(self.sampler_settings)

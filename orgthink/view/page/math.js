@@ -1,7 +1,7 @@
 // Mathematics: a subset of LaTeX becomes MathML, which browsers typeset themselves. What is not known stays as it is.
 
 const MATHML = "http://www.w3.org/1998/Math/MathML";
-const DELIMITER = /\\\\|\\\$|\$\$|\$|\\[[\]()]|\\boxed(?=\s*\{)/g;
+const DELIMITER = /\\\\|\\\$|\$\$|\$|\\[[\]()]|\\boxed(?=\s*\{(?!\s*\}))/g;
 const CLOSERS = { $$: "$$", $: "$", "\\[": "\\]", "\\(": "\\)" };
 const TOKEN = /\\[A-Za-z]+|\\[^]|\d+(?:\.\d+)?|\s+|[^]/gu;
 const LONGEST_TEXT = 200_000; // characters

@@ -14,14 +14,14 @@ const tagsOf = (text, origin) =>
     (tag) => origin !== "i" || tag.index === 0 || tag.index + tag[0].length === text.length,
   );
 
-/** Text with these tags in <b>, and a list of [character, node] put in between. */
-function tagged(text, marks, tags) {
+/** Text with these tags in <b>, its mathematics typeset or not, and a list of [character, node] put in between. */
+function tagged(text, marks, tags, typeset) {
   const pieces = [];
   let done = 0;
   const plain = (end) => {
     if (end > done) {
       const piece = text.slice(done, end);
-      pieces.push(current.typeset ? withMath(piece) : piece);
+      pieces.push(typeset ? withMath(piece) : piece);
       done = end;
     }
   };
@@ -97,9 +97,9 @@ function drawText(e) {
   );
 }
 
-/** How mathematics is shown in contexts: as the models saw it, or typeset. */
+/** How mathematics is shown in contexts: as the models saw it, or typeset. Prompts are never typeset. */
 function mathSwitch(e) {
-  const has = ([, text]) => data.texts[text].search(DELIMITER) >= 0;
+  const has = ([origin, text]) => origin !== "p" && data.texts[text].search(DELIMITER) >= 0;
   if (!e.agents.some((agent) => agent.spans.some(has))) return null;
   const radio = (on, text) =>
     h(
@@ -179,7 +179,7 @@ function contextSpan(e, [origin, text, , sources], index, faults) {
     "span",
     { class: origin === "i" ? `${name} ${sources.length === 1 ? toneOf(sources[0]) : "several"}` : name, "data-span": index },
     origin === "i" ? senders(e, sources) : null,
-    tagged(data.texts[text], marks, tagsOf(data.texts[text], origin)),
+    tagged(data.texts[text], marks, tagsOf(data.texts[text], origin), current.typeset && origin !== "p"),
   );
 }
 

@@ -135,7 +135,9 @@ def require_version() -> None:
     try:
         found = version("verl")
     except PackageNotFoundError:
-        raise UserError(f"verl is not installed: `make verl`, or {pip_install('verl')}") from None
+        raise UserError(
+            f"verl is not installed: `make verl-gpu`, without a GPU `make verl`, or {pip_install('verl')}"
+        ) from None
     first, end = (_numbers(bound) for bound in VERSIONS)
     if not first <= _numbers(found)[:2] < end:
         raise UserError(f"verl is {found}: it must be at least {VERSIONS[0]} and below {VERSIONS[1]}")
