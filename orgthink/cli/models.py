@@ -38,5 +38,12 @@ def _known() -> dict[str, str]:
     """Names of models, and where they are."""
     known = {name: str(folder) for name in (*MODELS, *PACKAGES) if (folder := shipped(name))}
     absent = {name: f"not on this machine: orgthink models fetch {name}" for name in PACKAGES if name not in known}
-    converted = [one for one in sorted(cache().glob("*/config.json")) if one.parent.name not in PACKAGES]
-    return {**known, **{str(one.parent): "converted from a GGUF file or an adapter" for one in converted}, **absent}
+    return {
+        **known,
+        **{
+            str(one.parent): "converted from a GGUF file or an adapter"
+            for one in sorted(cache().glob("*/config.json"))
+            if one.parent.name not in PACKAGES
+        },
+        **absent,
+    }

@@ -77,9 +77,8 @@ def _tool(served: Served, episodes: ServedEpisodes) -> Callable[..., Awaitable[S
         problem: Annotated[str, Field(description="A problem, with all that is needed to solve it.", pattern=r"\S")],
         context: Context,
     ) -> Solved:
-        request = {"model": served.base, "messages": [{"role": "user", "content": problem}]}
         try:
-            episode = answered(await _episode(served, episodes, ChatRequest.model_validate(request), context))
+            episode = answered(await _episode(served, episodes, problem, context))
         except RequestError as error:
             raise ToolError(redact(str(error))) from error
         account = (
@@ -93,10 +92,12 @@ def _tool(served: Served, episodes: ServedEpisodes) -> Callable[..., Awaitable[S
     return solve
 
 
-async def _episode(served: Served, episodes: ServedEpisodes, question: ChatRequest, context: Context) -> Episode:
+async def _episode(served: Served, episodes: ServedEpisodes, problem: str, context: Context) -> Episode:
     """The episode of a call. Its tokens are reported while it runs, and it ends if the call is cancelled."""
-    agents: dict[str, Agent] = {}
-    task = episodes.begin(served, question, lambda kind, agent, text: agents.update({agent.id: agent}))
+    agents, asked = dict[str, Agent](), {"model": served.base, "messages": [{"role": "user", "content": problem}]}
+    task = episodes.begin(
+        served, ChatRequest.model_validate(asked), lambda kind, agent, text: agents.update({agent.id: agent})
+    )
     reported = 0
     try:
         while not (await asyncio.wait({task}, timeout=EVERY))[0]:

@@ -164,9 +164,8 @@ class Trajectories(FromModel):
         """The trajectories for a model. UserError if the run folder is missing or no trajectory is selected."""
         assert self.episodes is not None
         known = [length for length in (self.longest, context_of(base)) if length is not None]
-        run = RunFolder.open(Path(self.episodes))
-        most, longest = self.most, min(known, default=None)
-        return trajectory_rows(run, base, most=most, longest=longest, template=self.template)
+        run, longest = RunFolder.open(Path(self.episodes)), min(known, default=None)
+        return trajectory_rows(run, base, most=self.most, longest=longest, template=self.template)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,8 +210,17 @@ class Reinforced(FromModel, ABC):
 
     def context(self, own: int | None) -> int | None:
         """The lower of a model's `own` context length and of the sampler's `max_model_len`; `None` without both."""
-        given = tokens_of(self.sampler_settings.get("max_model_len"), "sampler_settings.max_model_len")
-        return min((length for length in (own, given) if length is not None), default=None)
+        return min(
+            (
+                length
+                for length in (
+                    own,
+                    tokens_of(self.sampler_settings.get("max_model_len"), "sampler_settings.max_model_len"),
+                )
+                if length is not None
+            ),
+            default=None,
+        )
 
     @abstractmethod
     def source(self) -> Source:
