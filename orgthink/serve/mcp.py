@@ -94,9 +94,10 @@ def _tool(served: Served, episodes: ServedEpisodes) -> Callable[..., Awaitable[S
 
 async def _episode(served: Served, episodes: ServedEpisodes, problem: str, context: Context) -> Episode:
     """The episode of a call. Its tokens are reported while it runs, and it ends if the call is cancelled."""
-    agents, asked = dict[str, Agent](), {"model": served.base, "messages": [{"role": "user", "content": problem}]}
+    agents: dict[str, Agent] = {}
+    body = {"model": served.base, "messages": [{"role": "user", "content": problem}]}
     task = episodes.begin(
-        served, ChatRequest.model_validate(asked), lambda kind, agent, text: agents.update({agent.id: agent})
+        served, ChatRequest.model_validate(body), lambda kind, agent, text: agents.update({agent.id: agent})
     )
     reported = 0
     try:
