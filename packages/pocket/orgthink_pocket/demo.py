@@ -133,8 +133,8 @@ def asyncthink_sentence(summary: Summary) -> str:
         f"AsyncThink with {AGENT_TOKENS} tokens an agent solves {_solved(summary, 'after')} of the problems completely "
         f"after training on a critical path of {_path(summary, 'after')} decoding steps, before training "
         f"{_solved(summary, 'before')} on {_path(summary, 'before')}. One thinker solves "
-        f"{_solved(summary, 'sequential')}, a vote of parallel thinkers {_solved(summary, 'parallel')}, both on "
-        f"{_path(summary, 'sequential')}."
+        f"{_solved(summary, 'sequential')}, a vote of parallel thinkers {_solved(summary, 'parallel')}, on "
+        f"{_path(summary, 'sequential')} and {_path(summary, 'parallel')}."
     )
 
 
