@@ -88,7 +88,8 @@ class Train(FromFile):
         if verl and self.log is not None:
             raise UserError(f"verl has trackers of its own: --cluster 'trainer.logger=[{self.log}]' and no --log")
         require_tracker(self.log)
-        cluster = by_name(self.cluster, "--cluster", "SETTING=VALUE, such as gpus=8")
+        form = "SETTING=VALUE, such as gpus=8"  # of equal ones the last holds: scripts end with the user's
+        cluster = dict(item for one in self.cluster for item in by_name([one], "--cluster", form).items())
         place = launch.placement_of(cluster, "cpu" if self.device == "cpu" else "cuda") if verl else None
         if self.resume is not None:
             device = self.device if verl else "auto"

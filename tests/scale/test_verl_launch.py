@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -103,6 +104,14 @@ def test_a_split_sequence_needs_flash_attention(
     said = refused(MARS, place)
     assert "8 GPUs" in said and "flash-attn" in said
     assert code == 2 and said in capsys.readouterr().err
+
+
+def test_of_equal_settings_of_the_cluster_the_last_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
+    """The scripts in examples/cluster end with the user's."""
+    monkeypatch.setattr(launch, "find_spec", lambda name: True)
+    command = ["train", named("MARSRL"), "--model", str(TINY), "--out", str(tmp_path / "run"), "--dry-run"]
+    assert main([*command, "--backend", "verl", "--cluster", "gpus=4", "tensor_parallel=2", "tensor_parallel=4"]) == 0
+    assert json.loads(capsys.readouterr().out)["cluster"]["tensor_parallel"] == 4
 
 
 def test_without_a_split_any_attention_will_do(monkeypatch: pytest.MonkeyPatch):
