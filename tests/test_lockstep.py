@@ -8,6 +8,8 @@ import pytest
 import torch
 from devices import CUDA
 
+pytest.importorskip("orgthink_pocket")
+
 from benchmarks import lockstep
 from benchmarks.lockstep import Cached, execute, measure, random_weights
 from benchmarks.schedules import Turn, schedule, slots
