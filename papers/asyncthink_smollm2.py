@@ -36,6 +36,7 @@ from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
 from orgthink.record.guard import engine_failed
 from orgthink.util.errors import UserError
+from orgthink.util.files import write_sums
 from papers import outcomes
 from papers.asyncthink_smollm2_claims import UNTRAINED, frontier, row_name, table, verdicts
 from papers.asyncthink_smollm2_design import ORDER, SIZES, SYSTEMS, TRAININGS, VARIANTS, Size, System, planned, seeds
@@ -109,6 +110,7 @@ def pack(adapter: Path, target: Path, base: str) -> None:
     config = json.loads((place / "adapter_config.json").read_text())
     text = json.dumps({**config, "base_model_name_or_path": base}, indent=2)
     (place / "adapter_config.json").write_text(text + "\n")
+    write_sums(place)
     place.rename(target)
 
 
