@@ -88,12 +88,17 @@ def tracking(folder: RunFolder) -> Iterator[Callable[[int, Mapping[str, Any]], N
 
 
 def _send(folder: RunFolder, rows: SimpleQueue[Any]) -> None:
-    """Open the tracker of a run and give it steps and lines of metrics until `None`. Whatever fails is one line."""
+    """Open the tracker of a run and give it steps and lines of metrics until `None`. Whatever fails is one line.
+
+    It is opened for the first line: a run that is refused, because another process writes it, leaves nothing there."""
     try:
-        saved = json_object(folder.path / TRACKER)
+        row, saved = rows.get(), json_object(folder.path / TRACKER)
+        if row is None:
+            return
         tracker = TRACKERS.named(str(saved.get("tracker")))(folder, str(saved.get("id")))
-        while (row := rows.get()) is not None:
+        while row is not None:
             tracker.log(row[0], {name: value for name, value in numbers(row[1]) if name != "step"})
+            row = rows.get()
         tracker.finish()
     except BaseException as error:  # some libraries raise SystemExit
         show(f"orgthink: the tracker failed, and the run goes on without it: {reason(error)}", error=True)

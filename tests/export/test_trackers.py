@@ -70,6 +70,14 @@ def test_a_resumed_training_goes_on_in_the_same_run(tmp_path: Path) -> None:
     assert len({line["id"] for line in found}) == 1 and sum("finished" in line for line in found) == 2
 
 
+def test_a_refused_run_opens_no_tracker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = begun(tmp_path / "run", ASYNCTHINK, steps=2, save_every=2)
+    choose_tracker(folder, named("Kept"))
+    with folder.journal(redo=None):
+        assert main(["train", "--resume", str(folder.path)]) == 2
+    assert "another process" in capsys.readouterr().err and not (folder.path / "kept.jsonl").exists()
+
+
 def test_an_evaluation_is_logged_by_episode_with_its_table_at_the_end(tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert evaluation(run, "--log", named("Kept")) == 0
