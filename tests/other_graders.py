@@ -10,11 +10,9 @@ prompt asks for.
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import json
 import re
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -22,8 +20,12 @@ from functools import cache
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 from graded_answers import FILE, OTHERS, GradedAnswer, graded_answers, lines
+
+from orgthink.record.episode import Status
+from orgthink.tools.sandbox import Bubblewrap
 
 SECONDS = 60
 """Most seconds for an answer: those of the graders themselves are too few on a busy machine."""
@@ -59,24 +61,29 @@ def lm_eval_folder() -> Path:
     return Path(folder)
 
 
+def module(task: str) -> Any:
+    """The module of one of lm-eval's tasks, without the imports of its package."""
+    spec = spec_from_file_location(task, lm_eval_folder() / "tasks" / task / "utils.py")
+    found = module_from_spec(spec)  # type: ignore[arg-type]
+    spec.loader.exec_module(found)  # type: ignore[union-attr]
+    return found
+
+
 @cache
 def minerva_math() -> Any:
-    """The module of the task, without the imports of its package."""
-    spec = spec_from_file_location("minerva_math", lm_eval_folder() / "tasks/minerva_math/utils.py")
-    module = module_from_spec(spec)  # type: ignore[arg-type]
-    spec.loader.exec_module(module)  # type: ignore[union-attr]
-    alarm = module.timeout
-    module.timeout = lambda seconds: alarm(SECONDS)
-    return module
+    found = module("minerva_math")
+    alarm = found.timeout
+    found.timeout = lambda seconds: alarm(SECONDS)
+    return found
 
 
 def lm_eval_minerva(one: GradedAnswer) -> bool:
     """`exact_match`; its other metric is math-verify's."""
-    module = minerva_math()
+    minerva = minerva_math()
     form = "Final Answer: The final answer is ${}$. I hope it is correct."
     text = form.format(one.text.strip("$")) if is_bare(one.text) else one.text
-    found = module.normalize_final_answer(module.get_unnormalized_answer(text))
-    return module.is_equiv(found, module.normalize_final_answer(target(one)))
+    found = minerva.normalize_final_answer(minerva.get_unnormalized_answer(text))
+    return minerva.is_equiv(found, minerva.normalize_final_answer(target(one)))
 
 
 def extracted(text: str, pattern: str, group: int) -> str:
@@ -151,24 +158,20 @@ def inspect_choice(one: GradedAnswer) -> bool:
 
 @cache
 def code_blocks() -> Callable[[str], str]:
-    """`extract_code_blocks` of lm-eval's MBPP, whose module cannot be imported without a network."""
-    source = (lm_eval_folder() / "tasks/mbpp/utils.py").read_text()
-    (function,) = (
-        node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and "extract" in node.name
-    )
-    names: dict[str, Any] = {"re": re}
-    exec(compile(ast.Module([function], []), "mbpp", "exec"), names)
-    return names["extract_code_blocks"]
+    """`extract_code_blocks` of lm-eval's MBPP. Its module downloads a metric when it is imported, which is left out."""
+    sys.modules["evaluate"] = Mock()
+    return module("mbpp").extract_code_blocks
 
 
 def lm_eval_mbpp(one: GradedAnswer) -> bool:
-    """The prompt of the task ends with the opening of the block, which the filter adds."""
+    """The prompt of the task ends with the opening of the block, which the filter adds. The first line keeps the
+    sandbox from taking indentation off, which lm-eval leaves."""
     stated = one.stated
     tests = "\n".join(stated.get("test_list", [])) or f"{stated['test']}\ncheck({stated['entry_point']})"
     text = one.text.removeprefix("```")
-    program = f"{code_blocks()(text)}\n{tests}\nprint('reached the end')"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS)
-    return done.returncode == 0 and done.stdout.endswith("reached the end\n")
+    program = f"pass\n{code_blocks()(text)}\n{tests}\nprint('reached the end')"
+    done = asyncio.run(Bubblewrap(SECONDS).run(program))
+    return done.status is Status.OK and done.text.endswith("reached the end\n")
 
 
 GRADERS: dict[str, Grader] = {
