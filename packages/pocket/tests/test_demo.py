@@ -117,3 +117,22 @@ def test_a_demo_that_fails_goes_no_further(pocket) -> None:
     pocket(failing)
     assert main(["demo", "--n", "1"]) == 1
     assert Path("runs/demo/asyncthink").exists() and not Path("runs/demo/marsrl").exists()
+
+
+def test_the_sentences_give_each_number_to_its_system() -> None:
+    names = ("after", "before", "sequential", "parallel", "solver", "vote", "tool-use")
+    summary = {
+        name: {
+            "all_correct": {"mean": i / 10, "low": 0.0, "high": 0.0},
+            "critical_path_steps": {"mean": 100.0 + i},
+            "sampled_tokens": {"mean": 200.0 + i},
+        }
+        for i, name in enumerate(names, 1)
+    }
+    sentences = [part.sentence(summary) for part in demo.PARTS.values()]  # type: ignore[arg-type]
+    found = [re.findall(r"[1-9]\d+%?", text.replace(" 192 tokens", "").replace(" [0%, 0%]", "")) for text in sentences]
+    assert found == [
+        ["10%", "101", "20%", "102", "30%", "40%", "103", "104"],
+        ["10%", "201", "20%", "50%", "60%", "206"],
+        ["10%", "101", "20%", "102", "70%", "107"],
+    ]
