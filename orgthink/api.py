@@ -137,10 +137,10 @@ async def asolve(
     if isinstance(problem, str):
         problem = Problem(id=QUESTION, task=QUESTION, text=problem)
     given: dict[EngineSpec, Engine] = {}
-    spec, one = _engine(model, url, tokenizer, given), labelled([organization])
+    spec = _engine(model, url, tokenizer, given)
     plan = make_plan(
         QUESTION,
-        on_models(one, spec, settings=dict.fromkeys(one, settings or {}), prompts=prompts),
+        on_models(labelled([organization]), spec, settings=settings, prompts=prompts),
         spec,
         roles={role: _engine(each, url, None, given) for role, each in (roles or {}).items()},
         role_sampling=sampling,
@@ -171,7 +171,7 @@ async def aevaluate(
     models: Mapping[str, AnyModel] | None = None,
     roles: Roles | None = None,
     sampling: Mapping[str, Mapping[str, Any]] | None = None,
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    settings: Mapping[str, Any] | None = None,
     prompts: str | None = None,
     n: int | None = None,
     samples: int | None = None,
@@ -201,7 +201,8 @@ async def aevaluate(
     `grader` replaces the task's grader: a name, such as `exact`, or a function of a problem and an answer.
 
     The label of an organization is its name or that of its class; `LABEL=NAME` and a mapping by label give others.
-    `settings` are fields of the organizations, `models` models of their own for some of them, by label.
+    `settings` are fields of the organizations, by label, or without one for all that have them. `models` are models of
+    their own for some of them, by label.
 
     `n`, `samples` and `temperature` are by default 100 (or all rows), 1 and 1.0, or a benchmark's convention. `prices`
     of the models, by name, put dollars into the summary. `max_dollars` and `max_total_tokens` limit all episodes

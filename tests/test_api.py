@@ -150,7 +150,7 @@ def test_a_role_may_have_a_sampling_of_its_own():
 def test_a_table_s_labels_hold_for_settings_too(tmp_path):
     given = [Prompted(client=4), "two=sequential", function]
     how: Any = {"url": "http://localhost:9/v1", "model": "m", "n": 1, "deadline": 5.0}
-    with pytest.raises(UserError, match="unknown organization 'Promptd': did you mean Prompted"):
+    with pytest.raises(UserError, match="unknown organization or setting 'Promptd': did you mean Prompted"):
         orgthink.evaluate("sudoku", given, settings={"Promptd": {"words": 3}}, **how)
     with pytest.raises(UserError, match="organization Prompted is named twice"):
         orgthink.evaluate("sudoku", [Prompted(), Prompted(2)], **how)
@@ -162,6 +162,11 @@ def test_a_table_s_labels_hold_for_settings_too(tmp_path):
     several = asyncio.run(evaluated(given, settings={"Prompted": {"words": 3}}, out=tmp_path / "run"))
     assert list(several.summary) == ["Prompted", "two", "function"]
     assert several.episodes[0].answer == "demonstrated 3 4"
+    both = {"words": 5, "six": {"words": 7}}
+    shared = asyncio.run(
+        evaluated({"one": Prompted(), "six": Prompted(), "f": function}, settings=both, out=tmp_path / "s")
+    )
+    assert [episode.answer for episode in shared.episodes][:2] == ["demonstrated 5 None", "demonstrated 7 None"]
     by_label = {"one": Prompted, "two": Prompted(2), "five": Counting(5), "six": Counting(6)}
     labelled = asyncio.run(evaluated(by_label, out=tmp_path / "labelled"))
     answers = {episode.organization: episode.answer for episode in labelled.episodes}
@@ -256,8 +261,15 @@ def evaluation(organizations: Any, **settings: Any) -> Run:
             lambda: orgthink.solve("q", "sequential", model=engine("a"), roles={"thinkr": engine("a")}),
             "no organization here has a role 'thinkr'",
         ),
-        (lambda: evaluation(["sequential"], settings={"sequentia": {}}), "unknown organization 'sequentia': did you"),
-        (lambda: evaluation(["sequential", "parallel"], settings={"asyncthink": {}}), "unknown organization 'asyncth"),
+        (
+            lambda: evaluation(["sequential"], settings={"sequentia": {}}),
+            "or setting 'sequentia': did you",
+        ),
+        (lambda: evaluation(["sequential"], settings={"sequential": True}), "settings of sequential"),
+        (
+            lambda: evaluation(["sequential", "parallel"], settings={"asyncthink": {}}),
+            "or setting 'asyncthink'",
+        ),
         (lambda: evaluation(["sequential", "parallel", "sequential"]), "organization sequential is named twice"),
         (lambda: evaluation(["one="]), "organization one=: write NAME or LABEL=NAME"),
         (lambda: evaluation([Prompted(client=object())]), "settings of Prompted are stored as JSON values: "),

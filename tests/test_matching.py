@@ -113,8 +113,12 @@ async def test_development_problems_are_not_evaluated():
 
 
 async def test_a_task_without_other_problems_gets_one_line():
-    with pytest.raises(UserError, match=r"--match needs other problems.* has 3, so give a smaller --n"):
+    with pytest.raises(UserError, match=r"--match needs 4 other problems: .* has 3 in all, so it needs at least 5$"):
         await matched(plan(TASK_OF_THREE, ours=vote(2), theirs=ONE), "tokens", Path("dev"))
+    Path("seven.jsonl").write_text("".join(f'{{"question": "{i} + 1?", "answer": "{i + 1}"}}\n' for i in range(7)))
+    with pytest.raises(UserError, match=r"has 7 in all, so give --n 3 or less$"):
+        await matched(replace(plan("seven.jsonl", ours=vote(2), theirs=ONE), n=4), "tokens", Path("dev"))
+    await matched(plan("seven.jsonl", ours=vote(2), theirs=ONE), "tokens", Path("dev"))
 
 
 async def paths(given: Evaluation) -> dict[str, set[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from tyro.conf import arg
 
 from orgthink.engines import STREAMS, EngineSpec, engine_spec, served_spec
 from orgthink.evaluation.plan import Evaluation, make_plan
-from orgthink.evaluation.specs import OrganizationSpec, labelled, on_models
+from orgthink.evaluation.specs import OrganizationSpec, known_settings, labelled, on_models
 from orgthink.measure.usage import Price
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.training.recipes.adjust import put
@@ -152,23 +152,17 @@ class Options(FromFile):
         named = sorted((one for one in organizations if place.startswith(f"{one}.")), key=len)[-1:]  # `v1` and `v1.5`
         path = place.removeprefix(f"{named[0]}.") if named else place
         meant = [organizations[one] for one in named or organizations]
-        known = {name: None for how in meant for name in known_settings(how)}
+        known = {name: None for how in meant for name in known_settings(how.organization)}
         setting, dot, _ = path.partition(".")
         if dot and setting not in known and not named:
             pick("organization", place.rpartition(".")[0], organizations)
         pick("setting", setting, known)
         for how in meant:
-            if setting in known_settings(how):
+            if setting in known_settings(how.organization):
                 try:
                     put(how.settings, ORGANIZATIONS[how.organization], f"{path}={value}")
                 except UserError as error:
                     raise UserError(f"--set {given}: {error}") from None
-
-
-def known_settings(how: OrganizationSpec) -> list[str]:
-    """All settings of an organization."""
-    cls = ORGANIZATIONS[how.organization]
-    return [field.name for field in fields(cls) if field.name != "name"]  # type: ignore[arg-type]  # all are dataclasses
 
 
 def by_name(given: Sequence[str], option: str, form: str) -> dict[str, str]:

@@ -103,7 +103,8 @@ class View:
                 groups.pop(0)
         curves_only = self.step is None and self.episode is None and not self.transcript and any(folder.metrics())
         if not groups and not curves_only:
-            known = f" of step {self.step}: it has {steps} others" if steps else ": only rollouts are recorded"
+            why = "only rollouts are recorded" if any(folder.metrics()) else "no step has ended"
+            known = f" of step {self.step}: it has {steps} others" if steps else f": {why}"
             raise UserError(f"{folder.path} has no episodes{known}")
         if self.step is None and len(groups) < steps:
             show(f"orgthink: the last {len(groups)} of {steps} steps; others with --step N", error=True)

@@ -109,7 +109,8 @@ async def _cost(
     whole = resolve(replace(plan, organizations={label: _with(spec, setting, number)}, n=plan.n + PROBLEMS, samples=1))
     others = dict(list(whole.planned.items())[plan.n :])
     if len(others) < LEAST:
-        raise UserError(f"--match needs other problems: {plan.task} has {whole.plan.n}, so give a smaller --n")
+        way = f"give --n {whole.plan.n - LEAST} or less" if whole.plan.n > LEAST else f"it needs at least {LEAST + 1}"
+        raise UserError(f"--match needs {LEAST} other problems: {plan.task} has {whole.plan.n} in all, so {way}")
     opened = replace(whole, plan=await open_plan(whole.plan, engines), planned=others)
     run = RunFolder.create(folder / f"{label}-{number}", "eval", opened.plan, overwrite=True)
     costs = [measure(one) for one in await evaluate(opened, engines, run) if not engine_failed(one)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from itertools import chain
 from typing import Any
 
 from orgthink.engines import EngineSpec, is_local, shipped
@@ -151,8 +152,14 @@ def organization_settings(
     style = prompts or preset_settings.get("prompts", spec.prompts)
     style_named(style)
     own = {"prompts": style} if spec.preset_values else {"prompts": style, "tolerant": True}
-    known = {field.name for field in fields(ORGANIZATIONS.named(name))}  # type: ignore[arg-type]
-    return {**preset_settings, **{setting: own[setting] for setting in own if setting in known}, **(settings or {})}
+    known = {setting: own[setting] for setting in known_settings(name) if setting in own}
+    return {**preset_settings, **known, **(settings or {})}
+
+
+def known_settings(organization: str) -> list[str]:
+    """All settings of an organization. UserError for an unknown one."""
+    cls: Any = ORGANIZATIONS.named(organization)
+    return [field.name for field in fields(cls) if field.name != "name"]
 
 
 def labelled(given: Any) -> dict[str, OrganizationSpec]:
@@ -190,19 +197,23 @@ def on_models(
     engine: EngineSpec,
     *,
     models: Mapping[str, EngineSpec] | None = None,
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    settings: Mapping[str, Any] | None = None,
     prompts: str | None = None,
 ) -> dict[str, OrganizationSpec]:
-    """Organizations with the settings for their models. `models` and `settings` are by label. Settings take precedence
-    over `prompts`, then come those of an instance and of the model's preset. UserError for an unknown label, and for
-    prompts that no organization has."""
+    """Organizations with the settings for their models. `models` are by label, and so are `settings`, or they hold for
+    all that have them. Settings take precedence over `prompts`, then come those of an instance and of the model's
+    preset. UserError for an unknown label or setting, and for prompts that no organization has."""
     models, settings = models or {}, settings or {}
-    for label in (*models, *settings):
+    own = {label: known_settings(how.organization) for label, how in organizations.items()}
+    for label in models:
         pick("organization", label, organizations)
+    for name in settings:
+        pick("organization or setting", name, dict.fromkeys(chain(organizations, *own.values())))
     found = {}
     for label, how in organizations.items():
         given = {name: value for name, value in how.settings.items() if name != "prompts" or prompts is None}
-        given |= settings.get(label, {})
+        shared = {name: settings[name] for name in own[label] if name in settings and name not in organizations}
+        given |= shared | typed(dict[str, Any], settings.get(label, {}), f"settings of {label}")
         found[label] = OrganizationSpec(
             how.organization,
             organization_settings(how.organization, models.get(label, engine), given, prompts),

@@ -61,10 +61,11 @@ def made_up(**changed: dict[str, object]) -> Rows:
     return found
 
 
-def outcome(name: str, i: int, training: int, *, solved: float, path, tokens: int, forks) -> Outcome:
+def outcome(name: str, i: int, training: int, *, solved, path, tokens: int, forks) -> Outcome:
     size = 4 + i % 3
     share = forks[size] if isinstance(forks, dict) else forks
-    steps = (path[training % len(path)] if isinstance(path, tuple) else path) * (1 + 0.1 * (i % 5 - 2))
+    solved, path = (one[training % len(one)] if isinstance(one, tuple) else one for one in (solved, path))
+    steps = path * (1 + 0.1 * (i % 5 - 2))
     problem = f"countdown-small/{'-'.join(str(i + n) for n in range(size))}={10 + i % 20}x1"
     drawn = (37 * i + 11 * max(training, 0)) % 100
     return Outcome(name, training, problem, drawn < 100 * solved, round(steps), tokens, int(drawn < 100 * share))
@@ -87,6 +88,9 @@ def test_claims_hold():
         ({"fan_out": {"path": 200}}, "holds holds holds fails"),
         ({"vote_4": {"solved": 0.95}}, "holds fails fails holds"),
         ({"sequential_x4": {"path": 310}}, "holds holds fails holds"),
+        # Trainings that differ, with 40, 100 and 100 % solved: the mean is above the bound, the lower end far below.
+        ({"before": {"solved": 0.75}, "main": {"solved": (0.4, 1.0, 1.0)}}, "undecided undecided undecided holds"),
+        ({"main": {"tokens": 1500}}, "holds not run holds holds"),  # no vote has as many tokens
         # Trainings that differ, with 250, 400 and 500 of 500 steps: only the distance to 900 steps is clear.
         ({"main": {"path": (250, 400, 500)}}, "undecided holds holds undecided"),
     ],

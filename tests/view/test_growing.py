@@ -155,6 +155,9 @@ def test_the_page_of_a_fine_tuning_has_its_curves(tmp_path: Path, capsys: pytest
     for asked in (["--transcript"], ["--step", "1"], ["--episode", "x"]):
         assert main(["view", str(folder.path), *asked]) == 2
     assert "only rollouts are recorded" in capsys.readouterr().err
+    begun = RunFolder.create(tmp_path / "begun", "train", {})
+    assert main(["view", str(begun.path)]) == 2
+    assert "begun has no episodes: no step has ended" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("settings", [7, {"job": 7}, {"job": {"settings": 7}}, {"job": {"settings": {"rollout": 7}}}])

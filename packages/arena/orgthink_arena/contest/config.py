@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from orgthink.engines import EngineSpec, engine_spec, is_local
+from orgthink.evaluation.specs import known_settings
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.tasks.task import Split
 from orgthink.util.errors import pick, require_at_least, user_input
@@ -261,12 +262,6 @@ class Arena:
     def first(self) -> str:
         """The first member of the pool."""
         return next(iter(self.pool))
-
-
-def known_settings(organization: str) -> list[str]:
-    """Settings of an organization."""
-    cls: Any = ORGANIZATIONS[organization]
-    return [each.name for each in fields(cls) if each.name != "name"]
 
 
 def read_arena(file: Path, changes: Mapping[str, Any] | None = None) -> Arena:

@@ -10,13 +10,13 @@ from typing import Any
 from orgthink.engines import EngineSpec
 from orgthink.evaluation.compatibility import require_forks
 from orgthink.evaluation.plan import Evaluation
-from orgthink.evaluation.specs import OrganizationSpec, RoleSpec, organization_settings
+from orgthink.evaluation.specs import OrganizationSpec, RoleSpec, known_settings, organization_settings
 from orgthink.record.episode import Sampling
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization
 from orgthink.tasks.task import Split
 from orgthink.util.settings import plain
-from orgthink_arena.contest.config import MODEL, NUMBERS, ROLES, Arena, Member, Method, cap_name, known_settings
+from orgthink_arena.contest.config import MODEL, NUMBERS, ROLES, Arena, Member, Method, cap_name
 
 
 @dataclass(frozen=True, slots=True)
