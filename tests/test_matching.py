@@ -84,6 +84,8 @@ async def test_a_reference_that_is_too_cheap_is_told():
     found = await matched(plan(one=ONE, votes=vote(4)), "tokens", Path("dev"))
     assert found.matched["votes"].startswith("samples = 1: ")
     assert found.matched["votes"].endswith(f"on other problems; warning: one vote is no vote, {asked}")
+    found = await matched(plan(one=ONE, votes=vote(1)), "tokens", Path("dev1"))
+    assert found.matched["votes"].endswith("on other problems"), "its single vote was the user's"
     short = replace(ONE, max_tokens=12)
     found = await matched(plan(ours=short, theirs=ONE), "path", Path("dev2"))
     assert found.matched["theirs"].endswith(f"; warning: most of these episodes are cut off, {asked}")

@@ -91,10 +91,11 @@ def test_an_evaluation_is_logged_by_episode_with_its_table_at_the_end(tmp_path: 
             assert table["numbers"][f"{name}/{key}"] == measures[key]["mean"]
 
 
-def test_a_resumed_evaluation_goes_on_in_the_same_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("again", [(), ("--log", named("Kept"))])
+def test_a_resumed_evaluation_goes_on_in_the_same_run(tmp_path: Path, again: tuple[str, ...]) -> None:
     run = tmp_path / "run"
     assert evaluation(run, *FEW, "--log", named("Kept")) == 3
-    assert main(["eval", "--resume", str(run), *MANY]) == 0
+    assert main(["eval", "--resume", str(run), *MANY, *again]) == 0
     found = kept(run)
     assert [line["step"] for line in found if "finished" not in line] == [1, 1, 2, 3, 4, 4]
     assert len({line["id"] for line in found}) == 1

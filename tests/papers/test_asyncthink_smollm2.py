@@ -30,7 +30,7 @@ from papers import outcomes
 from papers.asyncthink_smollm2_claims import UNTRAINED, around, decided, gap, ratio, rise, row_name, state
 from papers.asyncthink_smollm2_design import ORDER, planned, seeds
 from papers.asyncthink_variants import Barrier, Constant, Permuted
-from papers.claims import Rows
+from papers.claims import Rows, unit
 from papers.outcomes import Outcome
 
 PROBLEM = task_named("countdown-small").problem([3, 5, 8, 20], 28, 1)  # type: ignore[attr-defined]
@@ -116,10 +116,25 @@ def test_numbers_and_intervals_are_those_by_hand():
     assert measured.mean == pytest.approx(0.75) and measured.low == pytest.approx(0.75, abs=1e-6)
     assert gap(after, before, lambda one: one.path).mean == pytest.approx(-100)
     assert rise(after, lambda one: one.forks).mean == 1 and before[0].training == UNTRAINED
-    values = {(f"countdown-small/1-2-3-4={10 + i}x1", s): (7 * i + 3 * s) % 5 / 5 for i in range(9) for s in range(3)}
-    direct = crossed_average([(problem, s, value) for (problem, s), value in values.items()])
+    values = {  # two problems of each target
+        (f"countdown-small/1-2-3-4={10 + i // 2}x{1 + i % 2}", s): (7 * i + 3 * s) % 5 / 5
+        for i in range(18)
+        for s in range(3)
+    }
+    direct = crossed_average([(unit(problem), s, value) for (problem, s), value in values.items()])
     mean = sum(values.values()) / len(values)
     assert around(mean, {key: value - mean for key, value in values.items()}).high == pytest.approx(direct.high)
+
+
+def test_the_rise_of_a_target_counts_and_not_its_level():
+    rows = [
+        Outcome("", training, f"countdown-small/{numbers}={target}x1", True, 1, 1, forks=(target + training) % 2)
+        for numbers in ("1-2-3-4", "1-2-3-4-5-6")
+        for target in range(10, 20)
+        for training in range(3)
+    ]
+    measured = rise(rows, lambda one: one.forks)
+    assert (measured.mean, measured.low, measured.high) == (0, 0, 0)
 
 
 def test_pieces_travel(tmp_path: Path):

@@ -17,6 +17,7 @@ from rule_engine import Rule, RuleEngine, countdown, failing
 import orgthink.engines
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
+from orgthink.evaluation import grading
 from orgthink.results import load_run
 from orgthink.tools import bubblewrap
 
@@ -83,15 +84,19 @@ def test_every_model_of_a_part_has_a_seed(part: str) -> None:
     assert {role.sampling.seed for role in plan.roles.values()} <= {plan.seed}
 
 
-def test_it_repeats_on_a_busy_machine(tmp_path: Path) -> None:
-    over, found = threading.Event(), list[dict[str, list[str]]]()
+def test_it_repeats_on_a_busy_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    over, found, threads = threading.Event(), list[dict[str, list[str]]](), set[threading.Thread]()
+    grade = grading.grade_or_keep
+    monkeypatch.setattr(
+        grading, "grade_or_keep", lambda *given: threads.add(threading.current_thread()) or grade(*given)
+    )
 
     def disturb() -> None:
         while not over.wait(0.003):
             sum(range(100_000))
 
     for busy in (False, True):
-        other = threading.Thread(target=disturb)
+        other = threading.Thread(target=disturb, daemon=True)
         if busy:
             other.start()
         plan = replace(demo.plans(2)["asyncthink"], concurrency=3)
@@ -100,6 +105,7 @@ def test_it_repeats_on_a_busy_machine(tmp_path: Path) -> None:
         found.append({one.id: [trace.text for trace in one.traces] for one in run.episodes})
     over.set()
     assert found[0] == found[1]
+    assert threads == {threading.current_thread()}, "no thread decides which episode ends first"
 
 
 def test_without_a_sandbox_a_part_is_left_out(
