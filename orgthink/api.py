@@ -360,7 +360,7 @@ def _task_name(given: AnyTask, grader: str | Grader | None, out: str | Path | No
     rows = None
     if isinstance(given, str):
         name = given
-    elif hasattr(given, "grade"):
+    elif callable(getattr(given, "grade", None)):  # columns of a data frame are attributes
         name = TASKS.add(given)
         up_to.cache_clear()  # a cell of a notebook may have changed the task
     else:

@@ -124,7 +124,11 @@ class Training:
         """The name of each metric that is shown, and its value in the first and in the last step."""
         ends = [line for lines in [self.metrics] for line in (lines[:1] + lines[-1:])]
         names = [name for name in ("step", *MAIN) if all(line.get(name) is not None for line in ends)]
-        return [[name.replace("_", " "), *(f"{line[name]:.4g}" for line in ends)] for name in names if ends]
+        return [
+            [name.replace("_", " "), *(f"{line[name]:{'.4g' if name != 'step' else ''}}" for line in ends)]
+            for name in names
+            if ends
+        ]
 
 
 def load_run(path: str | Path) -> Run:

@@ -170,6 +170,8 @@ def test_rows_are_tables_of_pandas_and_generators_too(tmp_path: Path):
         run = evaluated(tmp_path / str(number), task=rows, organizations=[Sequential()])
         assert len(run.episodes) == 2 and all(episode.grade == Grade(1, 1) for episode in run.episodes)
     (file,) = tmp_path.glob("rows-*.jsonl")
+    with_grade = pandas.DataFrame([{**row, "grade": 7} for row in ROWS])  # a column, and an attribute
+    assert len(evaluated(tmp_path / "graded" / "run", task=with_grade, organizations=[Sequential()]).episodes) == 2
     assert sorted(file.read_text().splitlines()) == sorted(json.dumps({**row, "answer": row["answer"]}) for row in ROWS)
 
 
@@ -317,6 +319,9 @@ def test_a_training_has_short_forms(training: orgthink.Training):
     page = training._repr_html_()
     assert "<td>reward</td><td>0.25</td><td>0.75</td>" in page and "all correct" not in page
     assert [line["step"] for line in training.metrics] == [1, 2, 3]
+    with RunFolder.open(training.path).journal() as journal:
+        journal.log(step=12_345)
+    assert "step 1 → 12345" in repr(training), "a step is a name and not rounded"
 
 
 def test_a_training_is_given_as_a_model(training: orgthink.Training, tmp_path: Path):
