@@ -156,12 +156,14 @@ class ServedEpisodes:
         """The episode as it is stored. Its id is its own, also where its question was asked before. An episode that
         cannot be stored is logged: its answer is paid, and its client gets it."""
         episode = replace(episode, id=f"{episode.id}|{running.id}")
-        self.counts.sampled += sum(trace.steps for trace in episode.traces)
         try:
             await self.board.store(running, episode)
             self._journal.log(episode=episode.id, ended=round(time.time(), 3))
         except (OSError, UserError, ValueError) as error:  # such as a full disk, or a folder that was moved
             logger.error("episode %s is not stored: %s", episode.id, reason(error))
+        finally:
+            self.board.end(running)
+            self.counts.sampled += sum(trace.steps for trace in episode.traces)  # now, or they would count twice
         return episode
 
     async def drain(self) -> None:

@@ -115,7 +115,6 @@ class Board:
         place = await asyncio.shield(
             off_loop(sum(len(s.text) for trace in episode.traces for s in trace.spans), self._journal.append, episode)
         )
-        self.end(running)
         self._ended.append(Ended(next(self._numbers), place, listed(episode, running.id, running.question)))
 
     @property

@@ -242,8 +242,12 @@ def is_same(right: str, offered: str, question: str = "") -> bool:
         ours, theirs = ([_joined(parts)] if len(parts) > 1 else parts for parts in (ours, theirs))
     if not ours or len(ours) != len(theirs):
         return False
-    found = all(any(_same(one, other, question) for other in theirs) for one in ours)
-    return found and all(any(_same(one, other, question) for one in ours) for other in theirs)
+    left = list(theirs)
+    for one in ours:  # each value as often as it is right
+        if (like := next((other for other in left if _same(one, other, question)), None)) is None:
+            return False
+        left.remove(like)
+    return True
 
 
 def _exact_value(right: str, offered: str) -> str:

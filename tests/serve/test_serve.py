@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,8 +27,8 @@ from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.sequential import Sequential
 from orgthink.organizations.votes import Parallel
-from orgthink.record.episode import Billed, CancelSource, Message, Problem, Sampling, StopReason
-from orgthink.record.folder import RunFolder
+from orgthink.record.episode import Billed, CancelSource, Episode, Message, Problem, Sampling, StopReason
+from orgthink.record.folder import Journal, RunFolder
 from orgthink.runtime import Backing, Limits
 from orgthink.serve import app as serve_app
 from orgthink.serve import chat, responses
@@ -36,7 +37,7 @@ from orgthink.serve.background import Background
 from orgthink.serve.episodes import Served, ServedEpisodes
 from orgthink.serve.question import RequestError
 from orgthink.serve.stream import Lanes
-from orgthink.util import redaction
+from orgthink.util import redaction, threads
 
 FORKS = "<FORK-1> count </FORK-1> then <JOIN-1>"
 ASK = {"messages": [{"role": "user", "content": "How many?"}]}
@@ -199,11 +200,35 @@ async def _first_lines(server: Server, body: Mapping[str, Any]) -> None:
                 return
 
 
-async def test_tokens_of_running_episodes_are_counted(tmp_path: Path) -> None:
-    async def counted(server: Server) -> int:
-        metrics = (await server.client.get("/metrics")).text
-        return int(re.search(r"^orgthink_sampled_total (\d+)", metrics, re.MULTILINE)[1])  # type: ignore[index]
+async def counted(server: Server) -> int:
+    """Sampled tokens by /metrics."""
+    metrics = (await server.client.get("/metrics")).text
+    return int(re.search(r"^orgthink_sampled_total (\d+)", metrics, re.MULTILINE)[1])  # type: ignore[index]
 
+
+async def test_tokens_of_an_episode_that_is_being_stored_count_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing, may_write, append = threading.Event(), threading.Event(), Journal.append
+
+    def slow(journal: Journal, *episodes: Episode) -> int:
+        writing.set()
+        assert may_write.wait(60)
+        return append(journal, *episodes)
+
+    monkeypatch.setattr(threads, "SHORT", -1)
+    async with serving(tmp_path, lambda text: "one two <ANSWER> three </ANSWER>") as server:
+        monkeypatch.setattr(Journal, "append", slow)
+        asking = asyncio.create_task(server.ask())
+        while not writing.is_set():
+            await asyncio.sleep(0.001)
+        meanwhile = await counted(server)
+        may_write.set()
+        assert (await asking).status_code == 200
+        assert meanwhile == server.engine.sampled == await counted(server) > 0
+
+
+async def test_tokens_of_running_episodes_are_counted(tmp_path: Path) -> None:
     async with serving(tmp_path, lambda text: "word " * 9_000, seconds=0.001) as server:
         asking = asyncio.create_task(server.ask())
         while not (before := await counted(server)):

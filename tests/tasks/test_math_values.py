@@ -26,6 +26,20 @@ def test_more_than_four_formulas_are_compared():
 
 
 @pytest.mark.parametrize(
+    ("right", "offered"),
+    [
+        ("-1, 3, 3", "-1, -1, 3"),
+        ("1,2,2", "1,1,2"),
+        ("(1,2),(1,2),(3,4)", "(1,2),(3,4),(3,4)"),
+        (r"\sqrt2,\sqrt3,\sqrt3", r"\sqrt2,\sqrt2,\sqrt3"),
+    ],
+)
+def test_a_value_is_there_as_often_as_it_is_right(right, offered):
+    assert not is_same(right, offered) and is_same(right, ",".join(reversed(right.split(",")))) is ("(" not in right)
+    assert is_same(right, right.replace(",", ", "))
+
+
+@pytest.mark.parametrize(
     ("right", "offered", "accepted"),
     [
         (r"0.1x+\sqrt2", r"\frac{x}{10}+\sqrt{2}", True),
