@@ -292,8 +292,11 @@ class HttpClient:
     async def _send(self, method: str, path: str, body: Any) -> AsyncIterator[httpx2.Response]:
         """A request, with a response that is not compressed. Half a surrogate pair, which UTF-8 cannot hold, is sent as
         `?`."""
-        content = await off_loop(_size(body), lambda: json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
-        content = None if body is None else content
+        content = (
+            None
+            if body is None
+            else await off_loop(_size(body), lambda: json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
+        )
         headers = {} if body is None else {"Content-Type": "application/json"}
         epoch = self._places.epoch
         async with self._client.stream(method, self._place(path), content=content, headers=headers) as response:

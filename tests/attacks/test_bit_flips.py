@@ -15,7 +15,7 @@ from orgthink.models.lora import LoraSettings
 from orgthink.models.trainable import open_trainable
 from orgthink.training import checkpoint
 from orgthink.util.errors import UserError
-from orgthink.util.files import SUMS, require_intact, write_sums
+from orgthink.util.files import SUMS, require_intact, sha256, write_sums
 
 NOTICED = "A file of a checkpoint, an adapter or a fetched model that changed on the disk is not used."
 
@@ -89,11 +89,13 @@ def test_a_bit_of_an_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @each(
-    Attack("digests that name a file outside", NOTICED, "it is not read", f"{'0' * 64}  ../../etc/passwd\n"),
+    Attack("digests that name a file outside", NOTICED, "it is not read", "{}  ../outside\n"),
     Attack("digests of a file that is not there", NOTICED, "one line", f"{'0' * 64}  gone\n"),
     Attack("digests that are none", NOTICED, "one line", "\x00\n\n"),
 )
 def test_foreign_digests(attack: Attack, tmp_path: Path) -> None:
-    (tmp_path / SUMS).write_text(attack.given)
+    (tmp_path / "outside").write_text("theirs")
+    (folder := tmp_path / "model").mkdir()
+    (folder / SUMS).write_text(attack.given.format(sha256(tmp_path / "outside")))
     with pytest.raises(UserError, match="is damaged"):
-        require_intact(tmp_path)
+        require_intact(folder)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
+import socket
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attacks.catalogue import Attack, each
 
 pytest.importorskip("uvicorn")
 
+from serve.test_serve import serving
+
+from orgthink.serve import connections
 from orgthink.util.terminal import MOST_LINES, clean_tracebacks
 
 ANSWERED = "A server accepts no more connections than its process may have; further clients get the status 503."
@@ -90,6 +96,26 @@ async def test_few_files(attack: Attack, tmp_path: Path) -> None:
             while await status(port) != 200:  # all of them are gone
                 await asyncio.sleep(0.1)
     assert log.stat().st_size < 100_000, log.read_text()[:2000]
+
+
+async def test_a_server_accepts_again_after_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connections, "LINGER", 0.01)
+    loop, left = asyncio.get_running_loop(), [1] * 100
+    accept = loop.sock_accept
+
+    async def failing(place: socket.socket) -> Any:
+        if left and left.pop():
+            raise OSError(errno.EMFILE, "Too many open files")
+        return await accept(place)
+
+    monkeypatch.setattr(loop, "sock_accept", failing)
+    async with serving(tmp_path) as server, asyncio.timeout(30):
+        while left:
+            await asyncio.sleep(0.01)
+        assert (await server.client.get("/healthz")).status_code == 200
+    assert caplog.text.count("a connection is not accepted: [Errno 24] Too many open files") == 100
 
 
 @each(Attack("a million lines of one place", LOG, f"{MOST_LINES} are printed, and a word about the others"))

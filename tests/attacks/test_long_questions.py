@@ -23,6 +23,8 @@ from orgthink.models.tokenizer import Tokenizer
 from orgthink.organizations.votes import Parallel
 from orgthink.record.episode import Message, Problem, Sampling, Span
 from orgthink.runtime import Backing, Limits, attempt
+from orgthink.serve import chat
+from orgthink.serve.chat import ChatExchange
 
 MEANWHILE = "No step of the event loop takes 100 ms, however long the question of a client is."
 ONCE = "A prompt that agents share is encoded once an episode."
@@ -92,6 +94,21 @@ async def others_are_served(attack: Attack, tmp_path: Path) -> None:
             assert await watching > 0
         assert reply.status_code == (400 if ids else 200), reply.text[:300]
     await engine.aclose()
+
+
+@each(Attack("a request of any size", MEANWHILE, "it is read, and its problem made, in a thread"))
+async def test_a_request_is_read_in_a_thread(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, seen = chat.read, list[tuple[bool, bool]]()
+
+    def noted(body: bytes) -> ChatExchange:
+        exchange = read(body)
+        seen.append((threading.current_thread() is threading.main_thread(), "problem" in vars(exchange.question)))
+        return exchange
+
+    monkeypatch.setattr(chat, "read", noted)
+    async with serving(tmp_path) as server:
+        assert (await server.ask()).status_code == 200
+    assert seen == [(False, True)]
 
 
 @each(Attack("more than 16 characters for each token of the context", ONCE, "it is refused before it is encoded"))

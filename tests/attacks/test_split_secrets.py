@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from attacks.catalogue import Attack, each
@@ -21,6 +22,8 @@ from serve.test_serve import ASK, serving
 
 from orgthink.engines.engine import Chunk, Context
 from orgthink.record.episode import Sampling
+from orgthink.serve.chat import ChatExchange
+from orgthink.serve.stream import events
 from orgthink.util import redaction
 
 KEY = "zebra-quill-battery"
@@ -71,6 +74,19 @@ async def test_a_key_in_pieces(attack: Attack, tmp_path: Path) -> None:
     said = "".join(delta for delta in deltas if isinstance(delta, str))
     assert KEY[:8] not in said and KEY[-8:] not in said and "…" in said
     assert ", ze so" in said, "nothing else is lost"
+
+
+async def test_what_waits_at_the_end_of_a_stream_is_said() -> None:
+    redaction.conceal(KEY)
+    (exchange := Mock(ChatExchange)).begins.return_value = ()
+    exchange.says.side_effect = lambda text: [text.encode()]
+    exchange.fails.return_value = [b"!"]
+    (texts := asyncio.Queue[str | None]()).put_nowait("so zebra")
+    task = asyncio.create_task(asyncio.sleep(0.01))
+    task.add_done_callback(lambda done: texts.put_nowait(None))
+    task.cancel()  # a client ended it: what was said before is said all the same
+    sent = [part async for part in events(exchange, task, texts)]  # type: ignore[arg-type]
+    assert b"".join(sent) == b"so zebra!"
 
 
 @given(st.lists(st.sampled_from(["a", "b", "ab", "aba", "abab1234", "abab1234abab", "x"])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import logging
@@ -84,10 +85,13 @@ async def test_a_background_without_a_disk(
     def full(file: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    async with serving(tmp_path) as server:
+    async with serving(tmp_path, lambda text: "word " * 9_000, seconds=0.001) as server:
         monkeypatch.setattr(background, "open_to_append", full)
         asked = {"model": "sequential-rule", "input": ASK["messages"], "background": True}
         reply = await server.client.post("/v1/responses", json=asked)
         assert (reply.status_code, reply.json()["error"]["code"]) == (500, "not_stored")
+        while server.episodes.running:
+            await asyncio.sleep(0.01)
+        assert server.engine.sampled < 9_000, "no model is paid for it to the end"
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert len(lines) == 1 and "No space left on device" in lines[0]

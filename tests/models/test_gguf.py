@@ -24,6 +24,7 @@ from orgthink.models.gguf import ARCHITECTURES, convert_gguf
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.episode import Message
 from orgthink.util.errors import UserError
+from orgthink.util.files import SUMS, require_intact
 
 IDS = torch.arange(3, 33)[None]
 
@@ -100,6 +101,8 @@ def test_the_folder_tells_the_file(tmp_path: Path):
     told = json.loads((tmp_path / "model/dequantized.json").read_text())
     assert told == {"file": "it.gguf", "sha256": converter.sha256(file)}
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
+    assert len((tmp_path / "model" / SUMS).read_text().splitlines()) == len(list((tmp_path / "model").iterdir())) - 1
+    require_intact(tmp_path / "model")
 
 
 def test_large_weights_are_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
