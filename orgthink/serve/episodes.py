@@ -103,8 +103,12 @@ class ServedEpisodes:
         question does not fit the organization or its models."""
         if len(self._tasks) >= self.most:
             self.counts.turned_away += 1
-            text, wait = f"{self.most} episodes are running: ask again later", {"Retry-After": str(WAIT)}
-            raise RequestError(text, 429, code="busy", headers=wait)
+            raise RequestError(
+                f"{self.most} episodes are running: ask again later",
+                429,
+                code="busy",
+                headers={"Retry-After": str(WAIT)},
+            )
         self._require_folder()
         default = served.default._replace(sampling=_drawn(served.default.sampling, question))
         served.require_room(question.problem)

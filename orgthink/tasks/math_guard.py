@@ -235,18 +235,15 @@ def is_same(right: str, offered: str, question: str = "") -> bool:
     if right in (offered, offered := _exact_value(right, offered)):
         return True
     ours = results(right, f"{question} {right}", _VARIABLE)
-    equation = any("=" in one.value for one in ours)
-    theirs = results(offered, f"{question} {right}", _VARIABLE if equation else _NAME)
-    names = " ".join(one.name for one in ours + theirs)
-    if len(ours) != len(theirs) and _ORDERED.search(f"{question} {names}"):
+    theirs = results(offered, f"{question} {right}", _VARIABLE if any("=" in one.value for one in ours) else _NAME)
+    if len(ours) != len(theirs) and _ORDERED.search(" ".join([question, *(one.name for one in ours + theirs)])):
         ours, theirs = ([_joined(parts)] if len(parts) > 1 else parts for parts in (ours, theirs))
     if not ours or len(ours) != len(theirs):
         return False
-    left = list(theirs)
     for one in ours:  # each value as often as it is right
-        if (like := next((other for other in left if _same(one, other, question)), None)) is None:
+        if (like := next((other for other in theirs if _same(one, other, question)), None)) is None:
             return False
-        left.remove(like)
+        theirs.remove(like)
     return True
 
 
