@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CEILINGS = {
-    "orgthink": 20_206 + 110,  # the second is the allowance of the trust issue's serious findings
+    "orgthink": 20_312,
     "packages/arena/orgthink_arena": 4_500,
     "packages/pocket/orgthink_pocket": 2_500,
     "papers": 2_000,

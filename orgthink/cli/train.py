@@ -145,8 +145,7 @@ class Train(FromFile):
         settings = [f"{name}={value}" for name, value in numbers.items() if value is not None]
         settings += [f"template.{one}" for one in self.template]
         with user_input():
-            job = recipes.recipe_named(recipe)
-            return recipes.adjusted(job, recipes.with_whole_paths(own), (*settings, *self.set))
+            return recipes.adjusted(recipes.recipe_named(recipe), recipes.with_whole_paths(own), (*settings, *self.set))
 
 
 def _look_ahead(training: Training, path: Path, place: Placement | None, go_on: bool) -> int:
@@ -158,8 +157,7 @@ def _look_ahead(training: Training, path: Path, place: Placement | None, go_on: 
     if not go_on:
         require_vacant(path, overwrite=is_unused(path))
     run = {"recipe": training.recipe, "backend": "embedded" if place is None else "verl", "out": str(path)}
-    seen = {**run, "unnamed": needs, **verl, **outlook(training.job)}
-    show(json.dumps(seen, indent=2, ensure_ascii=False))
+    show(json.dumps({**run, "unnamed": needs, **verl, **outlook(training.job)}, indent=2, ensure_ascii=False))
     if needs:
         show(f"orgthink: a run of this recipe needs {' and '.join(needs)}", error=True)
     return 0

@@ -161,8 +161,9 @@ class _Decoder(Stepper):
             raise ValueError("another one is open in this process; serve one of them and name its URL")
         try:
             defaults = _ALWAYS if torch.cuda.is_available() else _ALWAYS | _ON_CPU
-            settings = EngineArgs(model=str(self._folder), **(defaults | self._engine_args))
-            self._engine = LLMEngine.from_engine_args(settings)
+            self._engine = LLMEngine.from_engine_args(
+                EngineArgs(model=str(self._folder), **(defaults | self._engine_args))
+            )
         except BaseException:
             _process.release()
             raise

@@ -34,8 +34,7 @@ def grade_or_keep(episode: Episode, task: Task) -> Episode:
     try:
         return grade(episode, task)
     except Failure as error:
-        why = f"not graded: {error}"
-        return replace(episode, stop=StopReason.ERROR, error=why, error_kind=ErrorKind.TOOL)
+        return replace(episode, stop=StopReason.ERROR, error=f"not graded: {error}", error_kind=ErrorKind.TOOL)
 
 
 async def graded(episode: Episode, task: Task, *, threaded: bool = True) -> Episode:

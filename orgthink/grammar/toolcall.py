@@ -165,8 +165,7 @@ def render_reply(reasoning: str | None, calls: Iterable[ToolCall]) -> str:
     thoughts = reasoning or ""
     for tag in (closing, THOUGHT):
         thoughts = thoughts.replace(tag, "&lt;" + tag[1:])
-    element = "" if reasoning is None else f"{opening}\n{thoughts}\n{closing}\n"
-    return element + "".join(map(render_call, calls))
+    return ("" if reasoning is None else f"{opening}\n{thoughts}\n{closing}\n") + "".join(map(render_call, calls))
 
 
 def render_call(call: ToolCall) -> str:

@@ -86,8 +86,7 @@ def calls(episode: Episode) -> tuple[ToolCall | BadCall, ...]:
 def executed(episode: Episode) -> list[Trace]:
     """The agents that did the executed calls, in order. Refused calls and `final_answer` have no agent."""
     traces = {trace.agent: trace for trace in episode.traces}
-    forks = episode.root.forks if managed(episode) else ()
-    return [traces[fork.child] for fork in forks if _KEY.fullmatch(fork.key)]
+    return [traces[fork.child] for fork in (episode.root.forks if managed(episode) else ()) if _KEY.fullmatch(fork.key)]
 
 
 def tools(episode: Episode) -> Counter[str]:
@@ -116,8 +115,7 @@ def statuses(episode: Episode) -> Counter[CallStatus]:
 def calls_per_round(episode: Episode) -> float | None:
     """Executed calls a round; `None` without rounds. The final round counts, with its `final_answer` as one call."""
     every = rounds(episode)
-    made = len(executed(episode)) + any(one.ends for one in every)
-    return made / len(every) if every else None
+    return (len(executed(episode)) + any(one.ends for one in every)) / len(every) if every else None
 
 
 def requested_per_round(episode: Episode) -> float | None:
@@ -127,8 +125,7 @@ def requested_per_round(episode: Episode) -> float | None:
     either calls or `final_answer` (Eq. 3), so a round with `final_answer` has one, whatever else it calls.
     """
     every = rounds(episode)
-    requested = sum(1 if one.ends else len(one.reply.calls) for one in every)
-    return requested / len(every) if every else None
+    return sum(1 if one.ends else len(one.reply.calls) for one in every) / len(every) if every else None
 
 
 def cost(episode: Episode) -> float | None:

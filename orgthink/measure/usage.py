@@ -197,8 +197,7 @@ def _requests(trace: Trace) -> Iterator[tuple[_Tokens, bool]]:
 
 def _length(span: Span) -> int:
     """Tokens of a span in a later prompt. Without ids the words of text that was not sampled have been counted."""
-    known = span.token_ids is not None or span.origin is Origin.SAMPLED
-    return span.tokens if known else likely_tokens(span.text)
+    return span.tokens if span.token_ids is not None or span.origin is Origin.SAMPLED else likely_tokens(span.text)
 
 
 def _cost(tokens: _Tokens, price: Price) -> float:

@@ -222,8 +222,7 @@ class _Reader:
         if not isinstance(given, Mapping) or not isinstance(scaling, Mapping):
             raise ValueError(f"{self._file}: its rotary parameters are no table of names and values")
         if architecture != "Gemma3ForCausalLM":
-            one = self._rope(plain | dict(scaling) | dict(given))
-            return one, None
+            return self._rope(plain | dict(scaling) | dict(given)), None
         local = plain | {"rope_theta": raw["rope_local_base_freq"]}
         whole, sliding = given.get("full_attention") or {}, given.get("sliding_attention") or {}
         return self._rope(plain | dict(scaling) | dict(whole)), self._rope(local | dict(sliding))

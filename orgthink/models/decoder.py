@@ -291,8 +291,7 @@ class Decoder(nn.Module):
             raise ValueError(f"{folder} holds a model of another shape: {error}") from error
         if found != self.config:
             raise ValueError(f"{folder} holds a model of another shape: {found} instead of {self.config}")
-        other = Decoder.load(folder)
-        self.load_state_dict(other.state_dict())
+        self.load_state_dict(Decoder.load(folder).state_dict())
 
     def from_hf(self, weights: Mapping[str, Tensor]) -> None:
         """Copy weights with Hugging Face names into this model. KeyError for one that is missing, RuntimeError for one

@@ -133,8 +133,7 @@ def _snapshot(name: str, weights: bool, **how: Any) -> Path | None:
         if how:
             return None
         raise
-    complete = (folder / "config.json").is_file() and (not weights or _has_weights(folder))
-    return folder if complete else None
+    return folder if (folder / "config.json").is_file() and (not weights or _has_weights(folder)) else None
 
 
 def _has_weights(folder: Path) -> bool:

@@ -300,8 +300,7 @@ class _Work:
         manager, account, role = self.manager, self.manager.account, self._writer
         if role is not None and account.depth and account.left("forks"):
             writer = self.session.agent(role, self._prompt("summarizer", self.problem))
-            result = await self.session.call(manager, "answer", writer, self._summarize)
-            answer = result.text or None
+            answer = (await self.session.call(manager, "answer", writer, self._summarize)).text or None
         elif cut and not self.settings.reserve:
             return None
         else:

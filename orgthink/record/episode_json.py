@@ -19,6 +19,7 @@ from orgthink.record.episode import (
     Trace,
     is_logprob,
 )
+from orgthink.record.shared_prompts import StoredEpisode, with_repeats, without_repeats
 from orgthink.util.errors import UserError
 from orgthink.util.files import LONGEST_LINE
 from orgthink.util.redaction import redact, redact_values
@@ -33,14 +34,14 @@ _STRUCTURE: dict[type, tuple[str, ...]] = {
 
 def load(line: bytes) -> Episode:
     """Parse a line of episodes.jsonl. Raises ValueError."""
-    episode = adapter(Episode).validate_json(line)
+    episode = with_repeats(adapter(StoredEpisode).validate_json(line))
     require_version(episode.schema_version, "the line")
     require_integrity(episode)
     return episode
 
 
 def dump(episode: Episode) -> bytes:
-    """The line of an episode, with its newline, without secrets. Half a surrogate pair becomes `?`."""
+    """The JSON of an episode as a line, without secrets. Half a surrogate pair becomes `?`."""
     line = _json(episode)
     line = line if redact(line) == line else _json(_without_secrets(episode))
     return line.encode("utf-8", "replace") + b"\n"
@@ -52,14 +53,14 @@ def _json(episode: Episode) -> str:
         unset["problem"] = {"history"}
     unset["traces"] = {i: _unset(trace) for i, trace in enumerate(episode.traces)}
     try:
-        return adapter(Episode).dump_json(episode, exclude=unset).decode()
+        return adapter(type(episode)).dump_json(episode, exclude=unset).decode()
     except ValueError:
-        return json.dumps(adapter(Episode).dump_python(episode, exclude=unset), ensure_ascii=False)
+        return json.dumps(adapter(type(episode)).dump_python(episode, exclude=unset), ensure_ascii=False)
 
 
 def line_of(episode: Episode) -> bytes:
-    """The line of an episode; ValueError if it cannot be read again."""
-    line = dump(episode)
+    """The line of an episode, in which a long prompt stands once; ValueError if it cannot be read again."""
+    line = dump(without_repeats(episode))
     try:
         if len(line) > LONGEST_LINE:
             raise ValueError(f"its line is longer than {LONGEST_LINE >> 20} MiB")

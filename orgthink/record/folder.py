@@ -182,8 +182,7 @@ class RunFolder:
         UserError if the folder holds other files, or if another process writes to it.
         """
         require_vacant(path, overwrite=overwrite)
-        known = _stored(settings)
-        config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": known}
+        config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": _stored(settings)}
         path = made(path)
         with locked(path):
             require_vacant(path, overwrite=overwrite)  # another process may have created a run

@@ -96,8 +96,7 @@ class Agent(Decoder):
             self.stop, self.cancel, self.exhausted = trace.stop, trace.cancel, trace.exhausted
             self.error, self.error_kind = trace.error, trace.error_kind
             if self.stop is not StopReason.LENGTH:
-                text = trace.returned or ""
-                self.result = Result(text, trace.status, trace.agent, trace.error, trace.error_kind)
+                self.result = Result(trace.returned or "", trace.status, trace.agent, trace.error, trace.error_kind)
 
     def become(self, other: Agent) -> None:
         """Take the prompt and the model of another agent that was not forked. Neither has begun to decode."""

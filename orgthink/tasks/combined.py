@@ -39,8 +39,7 @@ class TaskMixture(Task):
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         """Alternates between the streams of the parts at this split and seed."""
-        streams = [part.problems(split, seed) for part in self._parts]
-        return chain.from_iterable(zip(*streams, strict=True))
+        return chain.from_iterable(zip(*[part.problems(split, seed) for part in self._parts], strict=True))
 
     def grade(self, problem: Problem, answer: str) -> Grade:
         """Grade by the task of the problem; KeyError if that task is not in the mixture."""

@@ -37,8 +37,7 @@ def all_solutions(numbers: list[int], max_size: int) -> Table:
     Multiplication and division by 1 are excluded: they would count one solution as two.
     """
     table: Table = {1 << i: {number: {0}} for i, number in enumerate(numbers)}
-    masks = sorted(range(1, 1 << len(numbers)), key=int.bit_count)
-    for mask in masks:
+    for mask in sorted(range(1, 1 << len(numbers)), key=int.bit_count):
         if not 2 <= mask.bit_count() <= max_size:
             continue
         values: dict[int, set[int]] = defaultdict(set)

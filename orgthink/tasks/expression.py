@@ -70,8 +70,7 @@ def parse(text: str) -> Expression:
         raise ExpressionError("too many parentheses within each other") from None
     numbers, operators = list[int](), list[type]()
     value = _value(tree.body, numbers, operators)
-    counts = tuple(operators.count(kind) for kind in _OPERATORS)
-    return Expression(value, tuple(sorted(numbers)), counts)  # type: ignore[arg-type]
+    return Expression(value, tuple(sorted(numbers)), tuple(operators.count(kind) for kind in _OPERATORS))  # type: ignore[arg-type]
 
 
 def _value(node: ast.expr, numbers: list[int], operators: list[type]) -> Fraction:

@@ -135,8 +135,7 @@ def member_name(family: str, member: str, settings: Mapping[str, Any]) -> str:
     """The name of a member with settings, independent of their order and spelling."""
 
     def written(value: Any) -> str:
-        text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
-        return quote(text, safe='[]{}",.:')
+        return quote(value if isinstance(value, str) else json.dumps(value, separators=(",", ":")), safe='[]{}",.:')
 
     given = "&".join(f"{setting}={written(value)}" for setting, value in sorted(settings.items()))
     return f"{family}:{member}" + (f"?{given}" if given else "")

@@ -52,8 +52,7 @@ class Code(RowTask):
         end = secrets.token_hex()
         program = f"{problem.data['before']}\n{unindented(source)}\nimport sys\nexec(sys.stdin.read())"
         result = waited(runner().run(program, f"{problem.data['tests']}\nprint('\\n{end}')"))
-        passed = result.status is Status.OK and result.text.rstrip().endswith(end)
-        return Grade(int(passed), problem.required)
+        return Grade(int(result.status is Status.OK and result.text.rstrip().endswith(end)), problem.required)
 
 
 def _text(code: Any) -> str:

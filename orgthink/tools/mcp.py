@@ -117,8 +117,7 @@ class McpTool:
         try:
             # `Client.call_tool` would check the result by the server's schema, without a time limit.
             params = CallToolRequestParams(name=self.original or self.name, arguments=dict(arguments))
-            request = CallToolRequest(params=params)
-            found = await server.client.session.send_request(request, CallToolResult)
+            found = await server.client.session.send_request(CallToolRequest(params=params), CallToolResult)
         except Exception as error:
             if isinstance(error, MCPError) and error.code in _GONE:
                 connection.drop(server)

@@ -109,8 +109,9 @@ class Episodes:
         return lambda folder: save_state(folder / "problems.json", state)
 
     def load(self, folder: Path) -> None:
-        drawn = load_state(folder / "problems.json", State).drawn
-        self._problems = ProblemStream(self._plan, self._settings.seed, drawn)
+        self._problems = ProblemStream(
+            self._plan, self._settings.seed, load_state(folder / "problems.json", State).drawn
+        )
 
 
 def recorded_rows(folder: RunFolder, settings: RlSettings) -> list[PolicyRow]:

@@ -72,8 +72,7 @@ class Optimization(ABC):
         """Learning rate of a step, counted from 0."""
         if step < self.warmup:
             return self.learning_rate * (step + 1) / self.warmup
-        left = (self.steps - step) / max(1, self.steps - self.warmup)
-        return self.learning_rate * (left if self.decay else 1.0)
+        return self.learning_rate * ((self.steps - step) / max(1, self.steps - self.warmup) if self.decay else 1.0)
 
     @abstractmethod
     def require(self, context: int | None) -> None:

@@ -74,8 +74,7 @@ def packs(
     fewest = len(_cuts(sizes, tokens))
     most = fewest + -fewest % workers
     limit = bisect_left(range(tokens), True, key=lambda limit: len(_cuts(sizes, limit)) <= most)
-    cuts = [*_cuts(sizes, limit), len(rows)]
-    return [_pack(rows, order[first:last]) for first, last in pairwise(cuts)]
+    return [_pack(rows, order[first:last]) for first, last in pairwise([*_cuts(sizes, limit), len(rows)])]
 
 
 def _cuts(sizes: Sequence[tuple[int, float]], tokens: int) -> list[int]:

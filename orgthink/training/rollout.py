@@ -142,8 +142,7 @@ async def roll_out(
         try:
             left.append(await guard.run(attempt(organization, problem, policy, **how), left))
             # An engine on the event loop is reproducible bit by bit: no thread may decide which episode ends first.
-            grading = graded(left[-1], task, threaded=not engine.on_loop)
-            left.append(await guard.run(grading, left[-1:]))
+            left.append(await guard.run(graded(left[-1], task, threaded=not engine.on_loop), left[-1:]))
         finally:
             for episode in left[-1:]:
                 record(episode)

@@ -161,8 +161,7 @@ def _age(span: Span, version: int, name: str) -> int:
 def untrained(row: PolicyRow, places: Container[int]) -> PolicyRow:
     """The row with the tokens at these places masked: they stay in the context but are not trained."""
     known = enumerate(zip(row.trained, row.logprobs, row.age, strict=True))
-    tokens = [(False, 0.0, 0) if at in places else token for at, token in known]
-    trained, logprobs, age = zip(*tokens, strict=True)
+    trained, logprobs, age = zip(*[(False, 0.0, 0) if at in places else token for at, token in known], strict=True)
     old = row.old and tuple(0.0 if at in places else p for at, p in enumerate(row.old))
     return replace(row, trained=trained, logprobs=logprobs, age=age, old=old)
 

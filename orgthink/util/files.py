@@ -243,8 +243,7 @@ SUMS = "SHA256SUMS"
 def write_sums(folder: Path) -> None:
     """Write the digests of all files of a folder and of its subfolders, next to the files."""
     for parent, names in [(Path(parent), sorted(names)) for parent, _, names in os.walk(folder) if names]:
-        lines = [f"{sha256(parent / name)}  {name}\n" for name in names if name != SUMS]
-        (parent / SUMS).write_text("".join(lines))
+        (parent / SUMS).write_text("".join([f"{sha256(parent / name)}  {name}\n" for name in names if name != SUMS]))
 
 
 def require_intact(folder: Path) -> None:

@@ -118,8 +118,7 @@ class IsolatedProcess:
 
 def _ending(code: int) -> str:
     """The end of a process, for a message."""
-    known = {-each.value: f"killed by {each.name}" for each in signal.Signals}
-    return known.get(code, f"exit code {code}")
+    return {-each.value: f"killed by {each.name}" for each in signal.Signals}.get(code, f"exit code {code}")
 
 
 @contextmanager

@@ -175,5 +175,4 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
 
 def _item_type(hint: Any) -> Any:
     """The type of the items of a list or tuple."""
-    found = (get_args(one)[0] for one in alternatives(hint) if get_origin(one) in (list, tuple, Sequence))
-    return next(found, Any)
+    return next((get_args(one)[0] for one in alternatives(hint) if get_origin(one) in (list, tuple, Sequence)), Any)

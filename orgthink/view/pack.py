@@ -71,8 +71,7 @@ def listed(episode: Episode, name: str, problem: str) -> dict[str, Any]:
 def opened(episode: Episode, name: str, problem: str) -> dict[str, Any]:
     """An episode of a live page with its agents and texts."""
     texts: Texts = {}
-    row = _episode(episode, texts) | {"id": name, "problem": problem}
-    return {"episode": row, "texts": list(texts)}
+    return {"episode": _episode(episode, texts) | {"id": name, "problem": problem}, "texts": list(texts)}
 
 
 def conditions(episodes: Sequence[Episode]) -> dict[str, str]:

@@ -115,5 +115,4 @@ def _turns(trace: Trace) -> Iterator[tuple[float, str, str]]:
         at = at if span.start is None else max(at, span.start)
         yield at, f"{trace.agent} [{names[span.origin]}]", span.text
     if trace.is_code and trace.parent is not None:
-        text = trace.returned or trace.error or ""
-        yield trace.end, f"{trace.agent} [{trace.role}, {trace.status}]", text
+        yield trace.end, f"{trace.agent} [{trace.role}, {trace.status}]", trace.returned or trace.error or ""

@@ -86,8 +86,10 @@ def request(
         body["stream_options"] = {"include_usage": True}
         body |= {"chat_template_kwargs": dict(template)} if template else {}
         if tools and context.tools:
-            messages = tool_calls.messages(context.turns, context.thoughts)
-            body |= {"messages": messages, **tool_calls.offer(context.tools)}
+            body |= {
+                "messages": tool_calls.messages(context.turns, context.thoughts),
+                **tool_calls.offer(context.tools),
+            }
     if sampling.seed is not None:
         body["seed"] = sampling.seed
     if keep_stops and sampling.stop:

@@ -91,8 +91,7 @@ class ScanTeacher:
         """
         firsts = sorted(problem.data["numbers"])[1:]
         for tries in count():
-            omitted = (rng.random() < self.omitted) + tries // TRIES
-            taken = sorted(rng.sample(firsts, max(0, len(firsts) - omitted)))
+            taken = sorted(rng.sample(firsts, max(0, len(firsts) - (rng.random() < self.omitted) - tries // TRIES)))
             order = rng.sample(taken, len(taken)) if rng.random() < 0.5 else taken
             structure = random_structure(rng, [*map(str, order)], rng.randint(1, capacity), largest_fork=3)
             texts = self._texts(problem, structure, rng)

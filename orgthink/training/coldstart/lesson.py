@@ -63,8 +63,7 @@ def lesson(
         raise ValueError(f"{len(traces)} forks and {len(workers)} workers: each fork has one")
     status = Status.OK if answer else Status.NO_RETURN
     root = Trace(_ROOT, _ROOT, None, tuple(spans), tuple(edges), status=status, returned=answer)
-    identity = episode_id(problem, teacher, 0)
-    return Episode(identity, problem, teacher, capacity, (root, *traces), answer=answer)
+    return Episode(episode_id(problem, teacher, 0), problem, teacher, capacity, (root, *traces), answer=answer)
 
 
 def _span(origin: Origin, text: str, count: Callable[[str], int]) -> Span:

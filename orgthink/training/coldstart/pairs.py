@@ -180,8 +180,7 @@ def _row(pair: Pair, tokenizer: Tokenizer, end: int) -> Row:
     """The row of a pair. The chat template encodes the prompt; each later stretch is encoded alone, as at run time."""
     seen = list(tokenizer.prompt((Message("user", pair.prompt),)).token_ids or ())
     for stretch, injected in stretches(pair.begun):
-        ids = tokenizer.injection(*DIALECT.unwrapped(stretch))[1] if injected else tokenizer.encode(stretch)
-        seen.extend(ids)
+        seen.extend(tokenizer.injection(*DIALECT.unwrapped(stretch))[1] if injected else tokenizer.encode(stretch))
     response = (*tokenizer.encode(pair.response), *([end] if pair.last else []))
     return Row((*seen, *response), (False,) * len(seen) + (True,) * len(response))
 

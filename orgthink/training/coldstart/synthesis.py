@@ -100,8 +100,7 @@ def lesson_of(plan: Synthesis, record: Episode) -> Episode:
         (trace,) = record.traces
         if trace.stop is not StopReason.DONE:
             raise Dropped(FormatError.TRUNCATED, f"the teacher's reply was truncated: {trace.stop}")
-        structure = plan_of(record.problem, plan.capacity, plan.seed)
-        texts = read_transcript(trace.text, structure, plan.capacity)
+        texts = read_transcript(trace.text, plan_of(record.problem, plan.capacity, plan.seed), plan.capacity)
         episode = lesson(record.problem, plan.capacity, plan.prompts, *texts, MODEL)
     episode = grade(episode, task_named(plan.task))
     if plan.correct_only and not (episode.grade and episode.grade.all_correct):
@@ -213,8 +212,7 @@ async def synthesise(
 def program_pairs(plan: Synthesis, path: Path) -> Path:
     """The file of pairs in a run folder at `path`, where the task's program writes them unless it has done so."""
     if not (path / ROWS).is_file():
-        made = (path / "config.json").is_file()
-        folder = RunFolder.open(path) if made else RunFolder.create(path, "synth", plan)
+        folder = RunFolder.open(path) if (path / "config.json").is_file() else RunFolder.create(path, "synth", plan)
         asyncio.run(synthesise(plan, program_teacher(plan.task, plan.capacity, plan.seed), folder))
     return path / ROWS
 

@@ -80,8 +80,7 @@ def _sections(text: str) -> tuple[str, dict[str, tuple[str, str]]]:
         raise Dropped(Reason.LAYOUT, f"sections {names}")
     ends = [*(header.start() for header in headers[1:]), len(text)]
     bodies = [text[header.end() : end].strip() for header, end in zip(headers, ends, strict=True)]
-    pairs = zip(bodies[2::2], bodies[3::2], strict=True)
-    return bodies[1], dict(zip(keys, pairs, strict=True))
+    return bodies[1], dict(zip(keys, zip(bodies[2::2], bodies[3::2], strict=True), strict=True))
 
 
 def _organized(text: str, capacity: int) -> list[Action | Injected]:

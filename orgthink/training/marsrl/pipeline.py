@@ -121,8 +121,7 @@ class Pipeline:
             "chains": len(self._chains),
             "live": sum(map(live, self._chains)),
         }
-        entropy = sampled_entropy(trace for one in finished for trace in one.group.outputs)
-        return Batch(rows, metrics, entropy)
+        return Batch(rows, metrics, sampled_entropy(trace for one in finished for trace in one.group.outputs))
 
     def _judged(self, complete: Sequence[tuple[Episode, list[OutputGroup]]]) -> tuple[list[FinishedGroup], list[str]]:
         """The groups with their outcomes, and a message for each group whose grading failed."""
@@ -152,8 +151,9 @@ class Pipeline:
             problem, number = next(self._problems), self._begun
             self._begun += 1
             if self._fits(sampler, GroupInput(STREAMS[0]).messages(problem, self._plan.prompts)):
-                identity = episode_id(problem, NAME, number)
-                return Episode(identity, problem, NAME, self._limits.capacity, (), sample=number)
+                return Episode(
+                    episode_id(problem, NAME, number), problem, NAME, self._limits.capacity, (), sample=number
+                )
         raise UserError(f"{self._plan.task}: every problem is longer than {self._plan.max_input} tokens")
 
     def _fits(self, sampler: Engine, messages: tuple[Message, ...]) -> bool:

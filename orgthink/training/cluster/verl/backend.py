@@ -158,8 +158,7 @@ def _of_row(row: PolicyRow, logprobs_T: torch.Tensor) -> tuple[float, ...]:
 def _signals(answer: Any) -> Signals:
     """Sum of the signals of all micro-batches; the answer of each worker has those of all workers."""
     first = ray.get(answer.futures)[0]
-    gathered = first.extra_info["metrics"]["signals"]
-    return sum((signals for worker in gathered for signals in worker), Signals())
+    return sum((signals for worker in first.extra_info["metrics"]["signals"] for signals in worker), Signals())
 
 
 class Rollouts:

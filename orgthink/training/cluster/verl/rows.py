@@ -79,5 +79,4 @@ def row_loss(
         entropy_R.detach()[counted_R],
         None if reference_R is None else reference_R[counted_R],
     )
-    computed = Signals(computed=data["input_ids"].values().numel())
-    return result * data["dp_size"], {"signals": signals + computed}
+    return result * data["dp_size"], {"signals": signals + Signals(computed=data["input_ids"].values().numel())}

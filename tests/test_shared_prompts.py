@@ -1,0 +1,104 @@
+"""Long prompts that agents share: the record stores them once, and its reader gives each agent the whole prompt."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_store import episode, new
+
+from orgthink.record import shared_prompts
+from orgthink.record.episode import Edge, EdgeKind, Episode, Origin, Problem, Span, Trace
+from orgthink.record.episode_json import dump, line_of, load
+from orgthink.util import redaction
+from orgthink.util.errors import UserError
+
+QUESTION = "How many? " * 100_000
+"""A million characters."""
+
+
+def asked(*prompts: str, question: str = QUESTION, ids: tuple[int, ...] | None = None) -> Episode:
+    """An episode whose agents have read these prompts."""
+    forks = tuple(Edge(EdgeKind.FORK, str(i), f"a{i}", 0) for i in range(len(prompts)))
+    traces = (
+        Trace("worker", "worker", "root", (Span(Origin.PROMPT, text, 3, ids), Span(Origin.SAMPLED, "3", 1)))
+        for text in prompts
+    )
+    agents = (replace(trace, agent=f"a{i}") for i, trace in enumerate(traces))
+    root = Trace("root", "controller", None, (), forks)
+    return episode(problem=Problem("p", "t", question), traces=(root, *agents), format_faults=())
+
+
+@pytest.mark.parametrize("around", ["{}", "As a worker, read {} Then do part %d."], ids=["same", "own words"])
+def test_32_agents_with_a_prompt_of_1_mb_store_it_once(around: str) -> None:
+    whole = asked(*(around.format(QUESTION) % (i if "%" in around else ()) for i in range(32)))
+    line = line_of(whole)
+    assert len(line) < 1_500_000 and len(dump(whole)) > 32_000_000
+    assert load(line) == whole
+
+
+def test_equal_prompts_are_one_text_in_memory_and_ids_are_stored_once() -> None:
+    whole = asked(*["x" * 5_000] * 32, question="short", ids=tuple(range(5_000)))
+    line = line_of(whole)
+    assert len(line) < 50_000
+    back = load(line)
+    assert back == whole and len({id(trace.spans[0].text) for trace in back.traces[1:]}) == 1
+    assert len({id(trace.spans[0].token_ids) for trace in back.traces[1:]}) == 1
+
+
+def test_a_prompt_with_other_ids_is_stored_itself() -> None:
+    one, other = asked("x" * 5_000, question="", ids=(1,)), asked("x" * 5_000, question="", ids=(2,))
+    renamed = replace(other.traces[1], agent="b")
+    root = replace(one.root, edges=(*one.root.edges, Edge(EdgeKind.FORK, "2", "b", 0)))
+    both = replace(one, traces=(root, one.traces[1], renamed))
+    assert load(line_of(both)) == both
+
+
+@given(st.text("ab", max_size=3), st.lists(st.lists(st.text("abq", max_size=4), max_size=4), max_size=4))
+def test_any_prompts_come_back(query: str, prompts: list[list[str]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_prompts, "LONG", 1)
+        whole = asked(*map((query + "q").join, prompts), question=query + "q")
+        assert load(line_of(whole)) == whole
+
+
+def test_what_was_stored_before_and_short_prompts_stay_as_they_are(tmp_path: Path) -> None:
+    whole = asked(*["x" * 5_000] * 3)
+    assert load(dump(whole)) == whole, "a line of an earlier version holds each prompt"
+    assert line_of(episode()) == dump(episode())
+    with new(tmp_path / "run").journal() as journal:
+        assert journal.at(journal.append(whole)) == whole
+
+
+def test_an_older_reader_refuses_a_line_without_its_prompts() -> None:
+    line = json.loads(line_of(asked(*["x" * 5_000] * 3)))
+    with pytest.raises(UserError, match="schema version 4"):
+        load(json.dumps({name: value for name, value in line.items() if name != "shared"}).encode())
+
+
+def test_a_secret_next_to_the_question_does_not_hide_between_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_forms", ("hidden-key-12345",))
+    line = line_of(asked("a hidden-" + "key-12345 " * 200, question="key-12345 " * 200))
+    assert "hidden-key" not in load(line).traces[1].spans[0].text
+
+
+@pytest.mark.parametrize(
+    ("shared", "why"),
+    [
+        ({"9": 1}, "trace 9 is not there"),
+        ({"1": 7}, "trace 1 is not there"),
+        ({"1": 0}, "trace 1 is not there"),
+        ({"-9": 1}, "trace -9 is not there"),
+        ({"1": [""] * 100_000}, "longer than"),
+    ],
+    ids=str,
+)
+def test_a_forged_share_is_refused(shared: Any, why: str) -> None:
+    line = json.loads(line_of(asked(*["x" * 50_000] * 3, question="x" * 50_000)))
+    with pytest.raises(ValueError, match=why):
+        load(json.dumps(line | {"shared": shared}).encode())
