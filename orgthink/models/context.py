@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orgthink.record.episode import Message, Origin, Span
+from orgthink.record.episode import Message, Span
 
 Tools = tuple[Mapping[str, Any], ...]
 """Tools of a model, each as `{"name", "description", "parameters"}` with a JSON Schema of the parameters."""
@@ -35,8 +35,8 @@ class Context:
 
     @property
     def begun(self) -> bool:
-        """Whether the model has sampled anything in it."""
-        return any(span.origin is Origin.SAMPLED for span in self.spans)
+        """Whether the model has sampled anything in it, inherited text included."""
+        return any(span.decoded for span in self.spans)
 
     @property
     def token_ids(self) -> list[int]:
@@ -50,7 +50,7 @@ class Context:
 
     @property
     def turns(self) -> list[Message]:
-        """The context as a conversation: sampled text belongs to the assistant, injected text to the user."""
+        """The context as a conversation: decoded text belongs to the assistant, other text to the user."""
         return [turn for turn, _ in self._conversation]
 
     @property
@@ -62,7 +62,7 @@ class Context:
     def _conversation(self) -> list[tuple[Message, str]]:
         turns = [(message, "") for message in self.messages]
         for span in self.spans[1:]:
-            role = "assistant" if span.origin is Origin.SAMPLED else "user"
+            role = "assistant" if span.decoded else "user"
             text, thoughts = span.text, span.reasoning or ""
             if turns and turns[-1][0].role == role:
                 before, earlier = turns.pop()

@@ -134,7 +134,7 @@ class Tokenizer:
         """A decoder for one stream of sampled ids. It first reads the sampled ids at the end of the context, because
         they may end inside a character."""
         stream = PieceStream(self._tokenizer)
-        if context is not None and context.spans and context.spans[-1].origin is Origin.SAMPLED:
+        if context is not None and context.spans and context.spans[-1].decoded:
             for token_id in context.spans[-1].token_ids or ():
                 stream.piece(token_id)
         return stream
@@ -186,7 +186,7 @@ class Tokenizer:
     def _end(self, context: Context | None) -> str:
         """The token that ended the last reply; empty without one."""
         last = context.spans[-1] if context is not None and context.spans else None
-        if last is None or last.origin is not Origin.SAMPLED or not last.token_ids:
+        if last is None or not last.decoded or not last.token_ids:
             return ""
         return self.decode(last.token_ids[-1:]) if last.token_ids[-1] in self.eos_ids else ""
 

@@ -6,7 +6,7 @@ make calls.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orgthink.grammar.actions import Command, Fork, Join, Malformed, Scanner
@@ -54,6 +54,10 @@ class TagForm:
         if self.tolerant and not returned:
             returned = f"(no result: {_EMPTY.get(result.status, result.status)})"
         self.agent.inject(returned, result.source, self.dialect.around(key, self.agent.last_sampled))
+
+    def first_turn(self, note: str) -> str:
+        """The first turn of a worker that inherits this agent's context at a Fork."""
+        return note
 
     def done(self, command: Command, outcome: str) -> None:
         """Nothing to tell: the text of the agent holds the command."""
@@ -113,6 +117,8 @@ class CallForm:
     """Replies with calls so far."""
     _forked: int = 0
     """Workers so far: ids are numbers from 1 on."""
+    _calls: Sequence[ToolCall | BadCall] = ()
+    """Calls of the turn."""
     _responses: list[Response] = field(default_factory=list)
     """Responses to the calls of the turn so far."""
     _joins: dict[int, str] = field(default_factory=dict)
@@ -126,7 +132,7 @@ class CallForm:
             calls = read_reply(self._text).calls if self.forks or self.rounds else ()
             if not calls or self.agent.stop is not StopReason.DONE:
                 return
-            self._responses, self._joins, self._tools = [], {}, {}
+            self._calls, self._responses, self._joins, self._tools = calls, [], {}, {}
             for call in calls:
                 command = self._command(call)
                 if command is not None:
@@ -150,6 +156,14 @@ class CallForm:
     async def join(self, key: str) -> None:
         """Remember the worker: the agent waits at the end of the turn."""
         self._joins[len(self._responses) - 1] = key
+
+    def first_turn(self, note: str) -> str:
+        """Responses to all calls of the turn, since servers require them: the Fork's own is the note, as the fork of
+        an operating system returns twice."""
+        own = len(self._responses) - 1
+        values = (note if place == own else "" for place in range(len(self._calls)))
+        named = zip(self._calls, values, strict=True)
+        return render_responses(Response(call.name or "", CallStatus.OK, value) for call, value in named)
 
     def done(self, command: Command, outcome: str) -> None:
         self._forked += isinstance(command, Fork)

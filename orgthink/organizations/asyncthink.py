@@ -39,8 +39,9 @@ class AsyncThink(Organization):
     malformed: Literal["record", "error"] = "record"
     """Text that has a tag but is no action, such as a thought about `<FORK-1>`, or an invalid call: it is recorded,
     or it is a format error."""
-    worker_context: Literal["instruction", "question"] = "instruction"
-    """Context of a worker's sub-query: the task's instruction, or the whole question but for the form of its answer."""
+    worker_context: Literal["instruction", "question", "inherit"] = "instruction"
+    """Context of a worker's sub-query: the task's instruction; the whole question but for the form of its answer; or
+    `inherit`, all that the agent that forks it has read and sampled up to the end of the Fork."""
     dialect: Dialect = DIALECT
     """Spelling of the tags."""
     protocol: Literal["tags", "tools", "auto"] = "tags"
@@ -55,10 +56,25 @@ class AsyncThink(Organization):
     def __post_init__(self) -> None:
         if self.worker is not None and self.worker_tools:
             raise ValueError(f"a worker is the organization {self.worker.name}: it has tools by its own settings only")
+        if self._inherits and (self.worker is not None or self.worker_tools):
+            raise ValueError(
+                "worker_context=inherit is for workers that are agents without tools: leave out worker and worker_tools"
+            )
+        for template in self._extensions:
+            prompt(self.prompts, template, Problem("", "", ""))
         by_calls = () if self.protocol == "tags" else ("organizer_tools",)
         if by_calls or self.worker_tools:
             for template in (*by_calls, "worker_tools", "forking", "using", "calling"):
                 prompt(self.prompts, template, Problem("", "", ""))
+
+    @property
+    def _inherits(self) -> bool:
+        return self.worker_context == "inherit"
+
+    @property
+    def _extensions(self) -> tuple[str, ...]:
+        """Settings beyond the paper that are on: templates that describe them to agents that fork."""
+        return ("inherit",) if self._inherits else ()
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -125,7 +141,7 @@ class _Organized:
             match command:
                 case Fork(key):
                     try:
-                        workers[key] = self._fork(agent, command)
+                        workers[key] = self._fork(agent, command, form)
                         form.done(command, key)
                     except BudgetExhausted as error:
                         if not settings.tolerant:
@@ -144,31 +160,56 @@ class _Organized:
                     return text.strip()
         return form.ending(self.problem)
 
-    def _fork(self, parent: Agent, fork: Fork) -> Agent:
+    def _fork(self, parent: Agent, fork: Fork, form: Form) -> Agent:
         """Start a new worker on its sub-query. Where the budget is deep enough, it may have workers of its own."""
-        query = fork.query.strip()
+        query, forks = fork.query.strip(), parent.account.depth > 1
         if self.settings.worker is not None:
             return fork_organization(self.session, parent, fork.key, self.settings.worker, query, self._context)
+        if not self.settings._inherits:
+            return self._started(parent, fork.key, self.agent("worker", forks=forks, query=query), query)
+        telling = "inherited_tools" if self._calls("worker") else "inherited"
+        delegating = self._prompt("delegate" if forks else "alone")[0].content
+        note = form.first_turn(self._prompt(telling, query=query, delegating=delegating)[0].content)
+        return self._started(parent, fork.key, self.session.agent("worker", (), inherits=parent), query, note)
 
-        child = self.agent("worker", forks=parent.account.depth > 1, query=query)
-        self.session.fork(parent, fork.key, child, self.done, arguments={"query": query})
+    def _started(self, parent: Agent, key: str, child: Agent, query: str, turn: str = "") -> Agent:
+        """Fork a worker. `turn` is the next turn in its context, where that is not a prompt of its own."""
+
+        async def work(worker: Agent) -> Result | str | None:
+            if turn:
+                worker.tell(turn, parent.id)
+            return await self.done(worker)
+
+        self.session.fork(parent, key, child, work, arguments={"query": query})
         return child
 
     def agent(self, role: str, *, forks: bool, **values: str) -> Agent:
         """A new agent. If it works by calls, its prompt or its engine describes them."""
         values["context"] = self._context
+        values |= self._instructions(calls=self._calls(role)) if forks else {}
         if not self._calls(role):
             named = f"{role}_forks" if role == "worker" and forks else role
             known = named in style_named(self.settings.prompts).templates
             return self.session.agent(role, self._prompt(named if known else role, **values))
         native, tools = self.session.native_calls(role), self._tools(role)
         offered = (*(FORK_TOOLS if forks else ()), *descriptions(tools))
-        values["forking"] = self._prompt("forking")[0].content if forks else ""
+        values["forking"] = self._prompt("forking", **values)[0].content if forks else ""
         values["using"] = self._prompt("using")[0].content if tools else ""
         if offered and not native:
             values["calling"] = self._prompt("calling", tools=listed(offered))[0].content
         messages = self._prompt(f"{role}_tools", **values)
         return self.session.agent(role, messages, tools=offered if native else ())
+
+    def _instructions(self, *, calls: bool) -> dict[str, str]:
+        """What a prompt says of the settings that are on, by the name of the template; and what a worker sees."""
+        known = style_named(self.settings.prompts).templates
+
+        def text(name: str) -> str:
+            found = next((one for one in ((f"{name}_tools",) if calls else ()) + (name,) if one in known), None)
+            return "" if found is None else self._prompt(found)[0].content
+
+        texts = {name: text(name) for name in self.settings._extensions}
+        return texts | {"sight": texts.get("inherit") or text("isolated")}
 
     @property
     def _context(self) -> str:

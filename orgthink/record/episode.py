@@ -33,7 +33,8 @@ class Origin(StrEnum):
     SAMPLED = "sampled"
     """Decoded by the model: the only tokens that count as steps and are trained."""
     INJECTED = "injected"
-    """Appended by the runtime: what another agent or a tool returned."""
+    """Appended by the runtime: what another agent or a tool returned, or what an agent sampled whose context this one
+    inherited."""
 
 
 class StopReason(StrEnum):
@@ -162,7 +163,7 @@ class Span:
     policy_version: str | None = None
     """Weights that sampled it."""
     sampling: Sampling | None = None
-    """Settings that sampled it."""
+    """Settings that sampled it; `None` for text that no model decoded."""
     start: float | None = None
     """Seconds from the start of the episode."""
     end: float | None = None
@@ -174,6 +175,11 @@ class Span:
     reasoning: str | None = None
     """The model's reasoning outside of the text, if the server sends it. It is never read as protocol, and its tokens
     count. Later requests repeat it only if the model calls tools natively."""
+
+    @property
+    def decoded(self) -> bool:
+        """Whether a model decoded it: this agent's, or that of an agent whose context this one inherited."""
+        return self.origin is Origin.SAMPLED or self.sampling is not None
 
 
 class EdgeKind(StrEnum):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
 from orgthink.engines.engine import Tools
-from orgthink.record.episode import Message, Status, StopReason, Trace
+from orgthink.record.episode import Message, Span, Status, StopReason, Trace
 from orgthink.runtime.budget import Account
 from orgthink.runtime.context import Backing
 from orgthink.runtime.decoder import Decoder
@@ -69,8 +69,9 @@ class Agent(Decoder):
         place: Callable[[Agent], Awaitable[None]] | None = None,
         seed: int | None = None,
         trace: Trace | None = None,
+        spans: Iterable[Span] = (),
     ) -> None:
-        spans = trace.spans if trace else ()
+        spans = trace.spans if trace else spans
         super().__init__(role, messages, backing, account, clock, watch, salt, limit, tools, place, seed, spans)
         self.role = role
         self.parent: str | None = None
@@ -157,6 +158,4 @@ class Agent(Decoder):
         trace = self.trace()
         if self.result is not None:
             return trace
-        now = self._clock()
-        draft = () if self._draft is None or not self._draft.pieces else (self._draft.span(now),)
-        return replace(trace, spans=(*trace.spans, *draft), end=now)
+        return replace(trace, spans=self.spans_so_far, end=self._clock())

@@ -66,6 +66,11 @@ class GrowingContext:
         return self._context.messages
 
     @property
+    def tools(self) -> Tools:
+        """What it may call natively."""
+        return self._context.tools
+
+    @property
     def text(self) -> str:
         """Everything after its prompt."""
         return "".join(span.text for span in self._context.spans if span.origin is not Origin.PROMPT)

@@ -336,6 +336,26 @@ class Decoder(GrowingContext):
                 self._context.spans.append(span)
                 self._recount(draft.tokens, span.tokens)
 
+    @property
+    def spans_so_far(self) -> tuple[Span, ...]:
+        """What it has seen and said, with what it is sampling."""
+        draft = () if self._draft is None or not self._draft.pieces else (self._draft.span(self._clock()),)
+        return (*self._context.spans, *draft)
+
+    def inherited(self) -> tuple[Span, ...]:
+        """Its context so far, as the beginning of another agent's. What it sampled is injected there: it is neither
+        trained nor counted again."""
+        now = self._clock()
+
+        def seen(span: Span) -> Span:
+            if span.origin is Origin.PROMPT:
+                return span
+            source = self.id if span.origin is Origin.SAMPLED else span.source
+            own = {"logprobs": None, "billed": None, "start": now, "end": now}
+            return replace(span, origin=Origin.INJECTED, source=source, **own)
+
+        return tuple(map(seen, self.spans_so_far))
+
     def _recount(self, counted: int, tokens: int) -> None:
         """Count steps in tokens if the pieces of the server are not tokens. Edges and faults move in proportion."""
         if counted == tokens:

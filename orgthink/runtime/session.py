@@ -27,6 +27,7 @@ from orgthink.record.episode import (
     FormatFault,
     Message,
     Problem,
+    Span,
     Status,
     StopReason,
     Trace,
@@ -37,7 +38,7 @@ from orgthink.runtime.budget import FORKS, BudgetExhausted, Limits
 from orgthink.runtime.context import Backing, LongPrompts
 from orgthink.runtime.deadline import DeadlineMissed, end, within
 from orgthink.util.concurrency import tell_waits
-from orgthink.util.errors import Failure
+from orgthink.util.errors import Failure, UserError
 
 T = TypeVar("T")
 
@@ -127,6 +128,7 @@ class Session:
         tools: Tools = (),
         seed: int | None = None,
         trace: Trace | None = None,
+        inherits: Agent | None = None,
     ) -> Agent:
         """A new agent. The first is the root; every other one is forked before it acts. BudgetExhausted if an
         organization in the place of an agent may have no root with a model.
@@ -135,17 +137,29 @@ class Session:
         `tools` are what it may call natively, where its engine can. With a `seed` of its own it draws the same tokens
         in one segment as in many. `trace` is its record from an earlier session: it is where that ends, so it acts on
         if it was cut off by the limit of a segment, and else has ended as it did. What it forked is forked again, and
-        what it spent is not charged again.
+        what it spent is not charged again. Its context begins as that of the agent is now that it `inherits` from,
+        in place of the messages; UserError if another model has decoded its tokens.
         """
         own, limit = self._roles.get(model or role), self.limits.max_tokens
         if own is not None and limit is not None:
             limit = max(limit, own.sampling.max_tokens)  # the budget of all does not cut a role's own
         engine, sampling = own or self._default
-        return self._new(role, messages, Backing(engine.for_role(role), sampling), limit, tools, seed, trace)
+        spans: tuple[Span, ...] = ()
+        if inherits is not None:
+            messages, tools, spans = inherits.messages, inherits.tools, inherits.inherited()
+            theirs = self._backing(inherits.role).engine.model
+            if engine.model != theirs and any(span.token_ids is not None for span in spans):
+                raise UserError(
+                    f"only the same model inherits a context: {inherits.role} has {theirs}, {role} {engine.model}"
+                )
+        return self._new(role, messages, Backing(engine.for_role(role), sampling), limit, tools, seed, trace, spans)
+
+    def _backing(self, role: str) -> Backing:
+        return self._roles.get(role) or self._default
 
     def native_calls(self, role: str) -> bool:
         """Whether agents of a role are told of their tools by their engine, so that their prompt need not."""
-        return (self._roles.get(role) or self._default).engine.native_calls
+        return self._backing(role).engine.native_calls
 
     def controller(self, role: str = CONTROLLER, *, trace: Trace | None = None) -> Agent:
         """A root without a model: the organization's own code, which forks and joins. With its record from an earlier
@@ -178,9 +192,10 @@ class Session:
         tools: Tools = (),
         seed: int | None = None,
         trace: Trace | None = None,
+        spans: tuple[Span, ...] = (),
     ) -> Agent:
         salt, common = f"{self.problem.id}|{self.sample}", (self._account, self.clock, self._watch)
-        agent = Agent(role, messages, backing, *common, salt, limit, tools, self._place, seed, trace)
+        agent = Agent(role, messages, backing, *common, salt, limit, tools, self._place, seed, trace, spans)
         agent.long_prompts = self._long_prompts
         if self.root is None:
             agent = self.root = self._first(agent)

@@ -56,7 +56,7 @@ class Request:
     over: bool = False
     """Whether its sampling has ended."""
     key: int | None = None
-    """Key of its prompt in the prefix cache, while it decodes and others may copy it."""
+    """Key of its sequence in the prefix cache, while it decodes and others may copy it."""
     consumer: Any = None
     """Where its tokens go; not used here."""
 
@@ -270,6 +270,8 @@ class DecodeBatch:
         self.counters.steps += 1
         for row in rows:
             row.length += 1
+            if row.key is not None:  # the mark of its adapter stands before its ids
+                self._prefixes.extend(row.key, row.length, row.sampled[-1])
         return self._sample(rows, hidden)
 
     @torch.inference_mode()

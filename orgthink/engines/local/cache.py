@@ -155,6 +155,12 @@ class PrefixCache:
         self._ids[key, : len(ids)] = ids
         return key
 
+    def extend(self, key: int, at: int, token_id: int) -> None:
+        """Add a token to a sequence whose cache is in a block, so that others may copy that, too."""
+        if at >= self._ids.shape[1]:
+            self._ids = np.pad(self._ids, [(0, 0), (0, self._ids.shape[1])], constant_values=-1)
+        self._ids[key, at] = token_id
+
     def keep(self, ids: Sequence[int], cache: KeysValues) -> None:
         """Store a copy of a sequence that leaves its block."""
         self._stored[self.add(ids)] = cache.copy()

@@ -33,7 +33,7 @@ from orgthink.util.errors import UserError
 from orgthink.util.files import read_whole
 from orgthink.util.registry import Registry
 
-_PARAGRAPH = re.compile(r"^\{(instruction|answer_form|context|forking|using|calling)\}\n\n", re.MULTILINE)
+_PARAGRAPH = re.compile(r"^\{(instruction|answer_form|context|forking|using|calling|inherit)\}\n\n", re.MULTILINE)
 
 
 SPEAKERS = ("system", "user", "assistant")

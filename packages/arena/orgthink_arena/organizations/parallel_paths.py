@@ -8,11 +8,11 @@ Multiverse and NPR were trained with paths that do not read each other even then
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.request import boxed_answer
-from orgthink.record.episode import Origin, Problem, StopReason
+from orgthink.record.episode import Problem
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
@@ -62,22 +62,11 @@ class ParallelPaths(Organization):
 
     async def _block(self, thinker: Agent, text: str, session: Session) -> None:
         """Decode the paths of a block at the same time, then put them into the thinker's text."""
-        dialect, before, forked = DIALECTS[self.format], thinker.trace(), list[str]()
+        dialect, forked = DIALECTS[self.format], list[str]()
         count = min(MOST_PLANS, text.count(dialect.plan)) if dialect.plan else self.paths
-        known = replace(
-            before,
-            spans=(
-                before.spans[0],
-                *(replace(one, origin=Origin.INJECTED, logprobs=None, source=thinker.id) for one in before.spans[1:]),
-            ),
-            stop=StopReason.LENGTH,
-            turns=0,
-            start=session.clock(),
-        )
         with session.until_spent(thinker):
             for key in map(str, range(1, count + 1)):
-                path = session.agent("path", thinker.messages, trace=known)
-                path.resume()
+                path = session.agent("path", (), inherits=thinker)
                 path.inject("", around=(dialect.path[0].format(key), ""))
                 session.fork(thinker, key, path, lambda path: path.complete(dialect.path[1]))
                 forked.append(key)

@@ -1,0 +1,90 @@
+"""Agents of AsyncThink that speak by a rule of what they have read, with token ids, a token a second."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from speaker import call
+
+from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.record.episode import Episode, Sampling
+from orgthink.record.episode_json import require_integrity
+from orgthink.runtime.agent import Backing
+from orgthink.runtime.attempt import attempt
+from orgthink.runtime.budget import Limits
+from orgthink.runtime.clock import run_virtual
+from orgthink.tasks.math import MATH
+
+PROBLEM = MATH.problem("2 + 3?", "5")
+NOTE = "for this subtask:"
+"""Begins what a worker is told of its subtask, whether it inherits a context or not."""
+
+
+class Speaker(ScriptedEngine):
+    """Says `rule(context)` to every request."""
+
+    def __init__(self, rule: Callable[[str], str], fails: float = 0.0) -> None:
+        super().__init__([])
+        self._rule, self._fails = rule, fails
+        self.contexts: list[str] = []
+
+    def _next(self, text: str) -> Turn:
+        self.contexts.append(text)
+        lot = zlib.crc32(text.encode()) % 1000 / 1000
+        return Turn(self._rule(text), fails="boom" if lot < self._fails else None)
+
+
+def organizing(seed: int, *, tools: bool = False, tell: bool = False) -> Callable[[str], str]:
+    """Everybody thinks, forks, joins and tells at random, and ends after some requests."""
+
+    def rule(text: str) -> str:
+        rng = random.Random(f"{seed}|{text}")
+        workers = max(text.rfind("You are now the"), text.rfind("You are a subprocess."), text.rfind("Next subtask:"))
+        own = text[max(workers, 0) :]
+        end = rng.random() < (0.15 if own.count("JOIN") + own.count("tool_response") < 6 else 0.9)
+        words = " w" * rng.randrange(4)
+        if end:
+            return words + (" <RETURN> r </RETURN>" if workers >= 0 and not tools else " <ANSWER> 5 </ANSWER>")
+        key = rng.choice("123")
+        if tools:
+            kinds = [call("fork", task=f"q{rng.randrange(99)}."), call("join", id=int(key)), call("status")]
+            kinds += [call("tell", id=int(key), task="more.")] if tell else []
+            return words + "".join(rng.choices(kinds, k=rng.randrange(1, 4)))
+        kinds = [f" <FORK-{key}> q{rng.randrange(99)} </FORK-{key}>", f" <JOIN-{key}>", " w", " w w w"]
+        kinds += [f" <TELL-{key}> more </TELL-{key}>"] if tell else []
+        return words + "".join(f"{rng.choice(kinds)}{' w' * rng.randrange(3)}" for _ in range(rng.randrange(1, 6)))
+
+    return rule
+
+
+def played(
+    organization: AsyncThink,
+    rule: Callable[[str], str],
+    *,
+    capacity: int = 4,
+    depth: int = 2,
+    fails: float = 0.0,
+    approve: Any = None,
+    tokens: int = 60,
+    **limits: Any,
+) -> tuple[Episode, Speaker]:
+    engine = Speaker(rule, fails)
+    allowed = Limits(capacity, depth=depth, **limits)
+    how = {"limits": allowed, "approve": approve}
+    episode = run_virtual(attempt(organization, PROBLEM, Backing(engine, Sampling(tokens)), **how))
+    require_integrity(episode)
+    return episode, engine
+
+
+def scripted(organization: AsyncThink, turns: Sequence[Turn], **limits: Any) -> Episode:
+    """An episode of a strict script."""
+    engine = ScriptedEngine(list(turns))
+    allowed = Limits(**{"capacity": 3, **limits})
+    episode = run_virtual(attempt(organization, PROBLEM, Backing(engine, Sampling(500)), limits=allowed))
+    run_virtual(engine.aclose())
+    require_integrity(episode)
+    return episode
