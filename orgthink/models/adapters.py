@@ -56,13 +56,20 @@ def base_of(adapter: Path) -> str:
 def adapters_in(folder: Path) -> dict[str, Adapter]:
     """The adapters of a model folder by role, which `adapters` of its orgthink.json names. UserError for one that is
     missing, damaged or not supported."""
-    from orgthink.models.lora import ADAPTER, Adapter, read_tensors
+    from orgthink.models.lora import ADAPTER
 
     presets = folder / "orgthink.json"
     named = json_object(presets).get("adapters", {}) if presets.is_file() else {}
     places = {role: folder / ADAPTER / Path(name).name for role, name in typed(dict[str, str], named, presets).items()}
+    return {role: adapter_in(one) for role, one in places.items()}
+
+
+def adapter_in(folder: Path) -> Adapter:
+    """The adapter of a folder. UserError for one that is missing, damaged or not supported."""
+    from orgthink.models.lora import Adapter, read_tensors
+
     with user_input():
-        return {role: Adapter(_settings(one), read_tensors(one / WEIGHTS)) for role, one in places.items()}
+        return Adapter(_settings(folder), read_tensors(folder / WEIGHTS))
 
 
 def merged(adapter: Path, base: Path) -> Path:

@@ -45,6 +45,7 @@ TASKS: Registry[Any] = Registry(
         "countdown-small": "orgthink.tasks.countdown_small:COUNTDOWN_SMALL",
         "countdown-all": "orgthink.tasks.countdown_small:COUNTDOWN_ALL",
         "sudoku": "orgthink.tasks.sudoku:SUDOKU",
+        "sudoku-six": "orgthink.tasks.sudoku_six:SUDOKU_SIX",
         "math": "orgthink.tasks.math:MATH",
         "verl": "orgthink.tasks.verl_data:VerlData",
         "exact": "orgthink.tasks.rows:EXACT",

@@ -40,7 +40,10 @@ MOST_LINES = 2_000
 """Last lines of an answer that are read, which bounds the time for it."""
 _AROUND = re.compile(r"\\?[\[\]|│┃║]|\{[lcr|@ ]+\}|\\hline(?![A-Za-z])")
 """Brackets, bars, and the columns and lines of an array of LaTeX."""
-_ROW = re.compile(r"[1-4](?:[ \t,]*[1-4]){3},?", re.ASCII)
+_ROWS = {
+    side: re.compile(rf"(?:[A-F](?=\d))?[1-{side}](?:[ \t,]*[1-{side}]){{{side - 1}}},?", re.ASCII) for side in (4, 6)
+}
+"""A row by the side of its grid; a letter may stand before its digits."""
 _ENIGMATA = "sudoku2"
 """The dataset's name for puzzles of this size."""
 INSTRUCTION = (
@@ -130,8 +133,9 @@ def _is_grid(found: Any) -> bool:
     return [len(row) for row in rows] == [4] * 4 and all(type(cell) is int and 0 <= cell <= 4 for cell in cells)
 
 
-def read(answer: str) -> Grid | None:
+def read(answer: str, side: int = 4) -> Grid | None:
     """The grid of an answer, of its last code fence or `\\boxed{}`: exactly four of its lines are rows of four digits.
+    `side` is 4, or 6 for six rows of six digits.
 
     Spaces, commas and bars may stand between digits, and a label before them; a list of lists is read too. Lines that
     are no row are passed over. `None` if there are more rows or fewer, such as two grids.
@@ -139,16 +143,16 @@ def read(answer: str) -> Grid | None:
     fenced = _FENCE.findall(answer)
     text = fenced[-1] if fenced else answer
     for part in (*boxed(text)[-1:], text):  # each row may be boxed by itself, so that the last box holds no grid
-        rows = [row for line in _ENDS.split(part)[-MOST_LINES:] if (row := _row(line)) is not None]
-        if len(rows) == 4:
+        rows = [row for line in _ENDS.split(part)[-MOST_LINES:] if (row := _row(line, side)) is not None]
+        if len(rows) == side:
             return rows
     return None
 
 
-def _row(line: str) -> list[int] | None:
+def _row(line: str, side: int) -> list[int] | None:
     for text in readings(_AROUND.sub(" ", line).strip()):
-        if _ROW.fullmatch(text):
-            return [int(digit) for digit in re.findall(r"[1-4]", text)]
+        if _ROWS[side].fullmatch(text):
+            return [int(digit) for digit in re.findall(r"[1-6]", text)]
     return None
 
 

@@ -96,12 +96,14 @@ WRITERS = {
     "paper": {"sequential", "organizer", "organizer_tools", "refine", "final", "summarizer"},
     "demonstrated": {"sequential", "organizer", "solver", "corrector", "final"},
     "tagged": {"solver", "improve", "corrector"},
+    "brief": {"solver"},
 }
 """Roles that write the final answer. MarsRL's solver and corrector get the bare problem, as in the authors' code."""
 OTHERS = {
     "paper": {"worker", "solver", "verifier", "corrector", "review", "manager", "feedback"},
     "demonstrated": {"worker", "verifier", "manager"},
     "tagged": {"verifier"},
+    "brief": {"verifier", "corrector"},
 }
 
 
@@ -142,6 +144,17 @@ def test_a_demonstrated_trace_is_what_the_grammar_reads(role: str):
             assert forks == [one.key for one in actions if isinstance(one, Join)]
             assert bool(forks) == (role == "organizer") and isinstance(actions[-1], Answer)
             assert not any(isinstance(one, Malformed) for one in actions)
+
+
+def test_a_shipped_style_has_the_verdicts_of_its_file():
+    reports = [
+        read_report(f"A 123456 ok\n</think>\nBad: none\nCorrect: {word}", style_named("brief").verdicts)
+        for word in ("yes", "no")
+    ]
+    assert [(report.verdict, report.findings) for report in reports] == [
+        (Verdict.CORRECT, "Bad: none"),
+        (Verdict.WRONG, "Bad: none"),
+    ]
 
 
 def test_demonstrated_verdicts_and_calls_are_read():

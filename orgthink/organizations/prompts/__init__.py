@@ -75,9 +75,7 @@ def style_of_file(file: Path) -> Style:
     """A style from a TOML file; UserError that names the file."""
     try:
         text = read_whole(file).decode()
-        form: dict[str, Any] = tomllib.loads(text).get("verdicts", {})
-        verdicts = VerdictForm(form["field"], tuple(form["correct"]), tuple(form["wrong"])) if form else MARKDOWN
-        style = Style(str(file), read_templates(text), verdicts)
+        style = Style(str(file), read_templates(text), _verdicts(text))
         _require_placeholders(style)
         return style
     except UserError:
@@ -103,10 +101,16 @@ def _placeholders(template: Template) -> set[str]:
     return set()
 
 
+def _verdicts(text: str) -> VerdictForm:
+    """How the verifiers of a TOML file spell their verdicts."""
+    form: dict[str, Any] = tomllib.loads(text).get("verdicts", {})
+    return VerdictForm(form["field"], tuple(form["correct"]), tuple(form["wrong"])) if form else MARKDOWN
+
+
 def _shipped(name: str, base: Mapping[str, Template] | None = None) -> Style:
     """The style of a file here, whose templates replace those of `base`."""
-    own = read_templates((files(__name__) / f"{name}.toml").read_text(encoding="utf-8"))
-    return Style(name, {**(base or {}), **own})
+    text = (files(__name__) / f"{name}.toml").read_text(encoding="utf-8")
+    return Style(name, {**(base or {}), **read_templates(text)}, _verdicts(text))
 
 
 PAPER = _shipped("paper")
@@ -117,10 +121,14 @@ TAGGED = _shipped("tagged", PAPER.templates)
 DEMONSTRATED = _shipped("demonstrated", PAPER.templates)
 """`paper`, with roles of models that were not trained: a worked example each, and no slots that could be copied."""
 
+BRIEF = _shipped("brief", PAPER.templates)
+"""`paper`, with roles of MarsRL for small models that learn their texts from lessons: short, since each agent reads its
+prompt again."""
+
 STYLES: Registry[Style] = Registry(
     "prompt style",
     "orgthink.prompts",
-    {name: f"orgthink.organizations.prompts:{name.upper()}" for name in ("paper", "tagged", "demonstrated")},
+    {name: f"orgthink.organizations.prompts:{name.upper()}" for name in ("paper", "tagged", "demonstrated", "brief")},
     "an orgthink.organizations.prompts.Style",
     lambda style: style if isinstance(style, Style) else None,
 )
