@@ -68,10 +68,17 @@ class Poll:
     """Ask which sub-queries are done. Only a call can say it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Take the result of a sub-query that is done. Where results are pushed, the runtime says it and no text."""
+
+    key: str
+
+
 Action = Think | Fork | Join | Answer | Return | Malformed
 """What a text may say."""
-Command = Action | Cancel | Poll
-"""What an agent has the runtime do, in its text or by calls."""
+Command = Action | Cancel | Poll | Deliver
+"""What the runtime does for an agent: what the agent says in its text or by calls, and what is due."""
 
 
 class Event(NamedTuple):
@@ -98,6 +105,11 @@ class Scanner:
 
     def __init__(self, *stops: str) -> None:
         self.stops = stops
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether the text so far ends within a tag or an element."""
+        return False
 
     def feed(self, text: str) -> list[Event]:
         """Events completed by this piece of text."""

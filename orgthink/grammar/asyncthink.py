@@ -20,6 +20,7 @@ from orgthink.grammar.actions import (
     Answer,
     Cancel,
     Command,
+    Deliver,
     Event,
     Fork,
     Join,
@@ -123,6 +124,13 @@ class Dialect:
         """The text that a Join appends to what the organizer said."""
         return returned.join(self.around(key, text))
 
+    def around_pushed(self, key: str, text: str) -> tuple[str, str]:
+        """The same for a result that no Join in the text asks for: its tag is injected too, spelled as the Fork's."""
+        bare = self.fork[0].replace("-{}", "{}").format(key) in text
+        join = (self.join.replace("-{}", "{}") if bare else self.join).format(key)
+        before, after = self.around(key, join)
+        return f" {join}{before}", after
+
     def around(self, key: str, text: str = "") -> tuple[str, str]:
         """What stands before and after the result in that text. Its tags lack the hyphen if the Join's does."""
         bare = "-{}" in self.join and text.rstrip().endswith(self.join.replace("-{}", "{}").format(key))
@@ -172,6 +180,10 @@ class AsyncThinkScanner(Scanner):
         joins = _keyed(dialect.join) if "join" in names else ()
         self.stops = (*(end for name, end in ends.items() if name in names), *joins)
         self.signals = _keyed(dialect.fork[1]) if "fork" in names else ()
+
+    @property
+    def incomplete(self) -> bool:
+        return self._open is not None or bool(self._tail)
 
     def feed(self, text: str) -> list[Event]:
         if not self._tail and "<" not in text:  # most of a text
@@ -338,7 +350,7 @@ class Keys:
                 if len(self.taken) >= self._workers and not self._queue:
                     return FormatError.POOL_OVERFLOW
                 self.taken.add(key)
-            case Join(key) | Cancel(key):
+            case Join(key) | Cancel(key) | Deliver(key):
                 if key not in self.taken:
                     return FormatError.UNKNOWN_JOIN
                 self.taken.remove(key)

@@ -189,8 +189,16 @@ def cut_middle(text: str, characters: int) -> str:
 
 def render_responses(responses: Iterable[Response]) -> str:
     """The text of responses for the manager. A value can neither close its element nor look like a tag."""
-    texts = [_TAG_LIKE.sub(lambda _: escaped("<"), dump(_fields(response))) for response in responses]
-    return "".join(_wrap(text, RESPONSE_TAGS) for text in texts)
+    return "".join(_wrap(_safe(_fields(response)), RESPONSE_TAGS) for response in responses)
+
+
+def render_result(response: Response) -> str:
+    """Status and value of a result that no call asked for, on a line."""
+    return f"{_safe({'status': str(response.status), 'value': response.value})}\n"
+
+
+def _safe(fields: dict[str, str]) -> str:
+    return _TAG_LIKE.sub(lambda _: escaped("<"), dump(fields))
 
 
 def read_responses(text: str) -> tuple[Response, ...]:

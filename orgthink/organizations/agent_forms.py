@@ -21,12 +21,14 @@ from orgthink.grammar.toolcall import (
     read_reply,
     render_call,
     render_responses,
+    render_result,
 )
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.request import answer_in, boxed_answer, visible_text
 from orgthink.organizations.tool_rounds import Rounds
 from orgthink.record.episode import FormatError, Problem, Status, StopReason
 from orgthink.runtime.agent import Agent, Result
+from orgthink.runtime.decoder import Due
 from orgthink.runtime.session import Session
 from orgthink.tools.faults import Faults
 from orgthink.tools.tool import Desk, Tool, response_of
@@ -45,15 +47,17 @@ class TagForm:
     tolerant: bool = False
     """Whether a worker without the tags of a return returns its text, and an empty join says why."""
 
-    def commands(self) -> AsyncGenerator[Command]:
-        return self.agent.act(self.scanner)
+    def commands(self, due: Due) -> AsyncGenerator[Command]:
+        return self.agent.act(self.scanner, due)
 
-    async def join(self, key: str) -> None:
+    async def join(self, key: str, *, pushed: bool = False) -> None:
         result = await self.session.join(self.agent, key)
         returned = result.text if result.refused is None else _not_done(result.refused)
         if self.tolerant and not returned:
             returned = f"(no result: {_EMPTY.get(result.status, result.status)})"
-        self.agent.inject(returned, result.source, self.dialect.around(key, self.agent.last_sampled))
+        agent, dialect = self.agent, self.dialect
+        around = dialect.around_pushed(key, agent.sampled) if pushed else dialect.around(key, agent.last_sampled)
+        agent.inject(returned, result.source, around)
 
     def first_turn(self, note: str) -> str:
         """The first turn of a worker that inherits this agent's context at a Fork."""
@@ -123,21 +127,30 @@ class CallForm:
     """Responses to the calls of the turn so far."""
     _joins: dict[int, str] = field(default_factory=dict)
     """Place among the calls of the turn → the key that it joins."""
+    _pushed: list[str] = field(default_factory=list)
+    """Texts of the results that are pushed after the turn."""
+    _sources: list[str | None] = field(default_factory=list)
+    """Workers whose results the next turn holds."""
     _tools: dict[int, ToolCall | BadCall] = field(default_factory=dict)
     """Place among the calls of the turn → the call of a tool."""
 
-    async def commands(self) -> AsyncGenerator[Command]:
+    async def commands(self, due: Due) -> AsyncGenerator[Command]:
         while True:
             self._text = await self.agent.complete()
             calls = read_reply(self._text).calls if self.forks or self.rounds else ()
             if not calls or self.agent.stop is not StopReason.DONE:
                 return
             self._calls, self._responses, self._joins, self._tools = calls, [], {}, {}
+            self._pushed, self._sources = [], []
             for call in calls:
                 command = self._command(call)
                 if command is not None:
                     yield command
-            await self._tell()
+            await self._collect()
+            while (next_due := due()) is not None:
+                yield next_due
+            source = self._sources[0] if len(self._sources) == 1 else None
+            self.agent.tell("".join((render_responses(self._responses), *self._pushed)), source)
 
     def _command(self, call: ToolCall | BadCall) -> Command | None:
         """The command of a call, `None` for a tool call. Its response is an error until the command is done."""
@@ -153,9 +166,14 @@ class CallForm:
         self._responses.append(Response(call.name or "", CallStatus.PARSE_ERR, problem))
         return command
 
-    async def join(self, key: str) -> None:
-        """Remember the worker: the agent waits at the end of the turn."""
-        self._joins[len(self._responses) - 1] = key
+    async def join(self, key: str, *, pushed: bool = False) -> None:
+        """Remember the worker: the agent waits at the end of the turn. A pushed result follows the responses."""
+        if not pushed:
+            self._joins[len(self._responses) - 1] = key
+            return
+        result = await self.session.join(self.agent, key)
+        self._sources.append(result.source)
+        self._pushed.append(f"Worker {key} is done: {render_result(response_of('', result))}")
 
     def first_turn(self, note: str) -> str:
         """Responses to all calls of the turn, since servers require them: the Fork's own is the note, as the fork of
@@ -176,20 +194,18 @@ class CallForm:
     def _respond(self, status: CallStatus, value: str) -> None:
         self._responses[-1] = Response(self._responses[-1].name, status, value)
 
-    async def _tell(self) -> None:
-        """Wait for the joined workers and tools of the turn, and send the responses to the agent."""
+    async def _collect(self) -> None:
+        """Wait for the joined workers and tools of the turn, and collect the responses to its calls."""
         self._turns += 1
         if self.rounds is not None and self._tools:
             await self.rounds.send(self._turns, tuple(self._tools.values()))
-        sources = []
         for place, key in self._joins.items():
             result = await self.session.join(self.agent, key)
             self._responses[place] = response_of(self._responses[place].name, result)
-            sources.append(result.source)
+            self._sources.append(result.source)
         if self.rounds is not None and self._tools:
             for place, response in zip(self._tools, await self.rounds.collect(), strict=True):
                 self._responses[place] = response
-        self.agent.tell(render_responses(self._responses), sources[0] if len(sources) == 1 else None)
 
     def ending(self, problem: Problem) -> Result | str | None:
         """The reply of a worker after its thinking, or the answer in the reply of an organizer."""

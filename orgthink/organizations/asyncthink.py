@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from orgthink.grammar.actions import Answer, Cancel, Fork, Join, Malformed, Poll, Return
+from orgthink.grammar.actions import Answer, Cancel, Deliver, Fork, Join, Malformed, Poll, Return
 from orgthink.grammar.asyncthink import DIALECT, Dialect, Keys, organizer_scanner, worker_scanner
 from orgthink.grammar.fork_calls import FORK_TOOLS
 from orgthink.organizations import AnyOrganization, identical_below
@@ -42,6 +42,9 @@ class AsyncThink(Organization):
     worker_context: Literal["instruction", "question", "inherit"] = "instruction"
     """Context of a worker's sub-query: the task's instruction; the whole question but for the form of its answer; or
     `inherit`, all that the agent that forks it has read and sampled up to the end of the Fork."""
+    delivery: Literal["join", "push"] = "join"
+    """When a result arrives: at its Join; or `push`, also without a Join, before the next token after it is there (by
+    calls, with the next responses)."""
     dialect: Dialect = DIALECT
     """Spelling of the tags."""
     protocol: Literal["tags", "tools", "auto"] = "tags"
@@ -74,7 +77,8 @@ class AsyncThink(Organization):
     @property
     def _extensions(self) -> tuple[str, ...]:
         """Settings beyond the paper that are on: templates that describe them to agents that fork."""
-        return ("inherit",) if self._inherits else ()
+        on = {"inherit": self._inherits, "push": self.delivery == "push"}
+        return tuple(name for name, is_on in on.items() if is_on)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -124,7 +128,7 @@ class _Organized:
         settings, form = self.settings, self._form(agent)
         keys = Keys(self.session.capacity, queue=settings.overflow == "queue")
         workers: dict[str, Agent] = {}
-        async for command in form.commands():
+        async for command in form.commands(lambda: self._due(agent, keys)):
             if isinstance(command, Malformed) and agent is not self.session.root:
                 continue
             fault = keys.check(command)
@@ -151,6 +155,8 @@ class _Organized:
                         await form.refuse(command, str(error))
                 case Join(key):
                     await form.join(key)
+                case Deliver(key):
+                    await form.join(key, pushed=True)
                 case Cancel(key):
                     await self.session.cancel(agent, key)
                     form.done(command, "cancelled")
@@ -159,6 +165,11 @@ class _Organized:
                 case Answer(text) | Return(text):
                     return text.strip()
         return form.ending(self.problem)
+
+    def _due(self, agent: Agent, keys: Keys) -> Deliver | None:
+        """The next result that is pushed to an agent. A cancelled worker's is not."""
+        ready = self.session.ready(agent) if self.settings.delivery == "push" else ()
+        return next((Deliver(key) for key in ready if key in keys.taken), None)
 
     def _fork(self, parent: Agent, fork: Fork, form: Form) -> Agent:
         """Start a new worker on its sub-query. Where the budget is deep enough, it may have workers of its own."""

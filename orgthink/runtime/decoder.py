@@ -17,7 +17,7 @@ from orgthink.engines.engine import (
     Tools,
     advance_seed,
 )
-from orgthink.grammar.actions import Action, Answer, Event, Join, Return, Scanner, Think
+from orgthink.grammar.actions import Action, Answer, Command, Event, Join, Return, Scanner, Think
 from orgthink.record.episode import (
     CancelSource,
     Edge,
@@ -47,6 +47,10 @@ class _Segment:
     """Decoding steps of the agent after the last token that was requested."""
     shares: bool
     """Whether other agents may spend the same tokens."""
+
+
+Due = Callable[[], Command | None]
+"""What the runtime does for an agent before its next token; `None` for nothing."""
 
 
 def _without_thoughts(events: Iterable[Event]) -> Iterator[Action]:
@@ -105,17 +109,22 @@ class Decoder(GrowingContext):
         """Whether a limit of tokens or of its budget cut it off."""
         return self.stop in (StopReason.LENGTH, StopReason.BUDGET)
 
-    async def act(self, scanner: Scanner) -> AsyncGenerator[Action]:
+    async def act(self, scanner: Scanner, due: Due = lambda: None) -> AsyncGenerator[Command]:
         """Decode, and yield what the agent does as soon as its text says so. Decoding goes on meanwhile.
 
-        After a Join it pauses: inject the result, then take the next action. It ends after an Answer or a
+        After a Join it pauses: inject the result, then take the next action. It also pauses for what is `due`, between
+        two tokens outside of tags and elements. It ends after an Answer or a
         Return, at the end of the text, or at a limit; `stop` then says why. If the caller leaves it earlier, decoding
         continues until `interrupt` or the next `act`. Raises EngineError.
         """
         await self.rest()
         while self.stop is None:
-            self._paused = False
-            async for action in self._segment(scanner):
+            command = None if scanner.incomplete else due()
+            self._paused = command is not None
+            if command is not None:
+                yield command
+                continue
+            async for action in self._segment(scanner, due):
                 yield action
             if self.stop is None and not self._paused:
                 self.stop = StopReason.DONE
@@ -182,7 +191,7 @@ class Decoder(GrowingContext):
             self.inject(text, source)
             self._paused = True
 
-    async def _segment(self, scanner: Scanner) -> AsyncGenerator[Action]:
+    async def _segment(self, scanner: Scanner, due: Due) -> AsyncGenerator[Action]:
         """Decode up to the next pause or end. Raises EngineError."""
         segment = await self._begin(scanner)
         if segment is None:
@@ -201,6 +210,11 @@ class Decoder(GrowingContext):
                 if self._stream is not segment.stream:
                     return
                 finish = chunk.finish or finish
+                whole = chunk.pieces[-1:] not in ((), ("",)) and not scanner.incomplete  # no half of a character
+                if finish is None and whole and due() is not None:
+                    await self.rest()
+                    self._paused = True
+                    return
                 if finish is None and segment.shares and self._tokens_left() < 1 and self.steps < segment.end:
                     finish = FinishReason.LENGTH  # other agents spent its tokens
                     break

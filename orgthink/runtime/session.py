@@ -254,10 +254,14 @@ class Session:
         task = self._tasks.create_task(self._begin(child, work, seconds, arguments))
         self._forks[parent.id][key] = _Fork(child, task)
 
+    def ready(self, parent: Agent) -> list[str]:
+        """Keys of the forks of an agent that are over and not joined yet."""
+        return [key for key, fork in self._forks[parent.id].items() if fork.task.done()]
+
     async def join(self, parent: Agent, key: str) -> Result:
         """Wait for a fork and take what it returned. The key is free afterwards; KeyError if it was."""
         fork = self._forks[parent.id][key]
-        if parent.parent is not None or self.capacity == 1:
+        if not fork.task.done() and (parent.parent is not None or self.capacity == 1):
             # Its own forks cannot starve: it gives up its place until it decodes again. The root keeps its place, for
             # no other worker may delay it, unless there is but one.
             self._leave(parent)

@@ -80,9 +80,9 @@ def played(
     return episode, engine
 
 
-def scripted(organization: AsyncThink, turns: Sequence[Turn], **limits: Any) -> Episode:
+def scripted(organization: AsyncThink, script: Sequence[Turn], **limits: Any) -> Episode:
     """An episode of a strict script."""
-    engine = ScriptedEngine(list(turns))
+    engine = ScriptedEngine(list(script))
     allowed = Limits(**{"capacity": 3, **limits})
     episode = run_virtual(attempt(organization, PROBLEM, Backing(engine, Sampling(500)), limits=allowed))
     run_virtual(engine.aclose())

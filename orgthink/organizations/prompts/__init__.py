@@ -33,7 +33,9 @@ from orgthink.util.errors import UserError
 from orgthink.util.files import read_whole
 from orgthink.util.registry import Registry
 
-_PARAGRAPH = re.compile(r"^\{(instruction|answer_form|context|forking|using|calling|inherit)\}\n\n", re.MULTILINE)
+_PARAGRAPH = re.compile(
+    r"^\{(instruction|answer_form|context|forking|using|calling|inherit|push)\}(\n\n|\Z)", re.MULTILINE
+)
 
 
 SPEAKERS = ("system", "user", "assistant")
@@ -169,7 +171,7 @@ def prompt(style: str, role: str, problem: Problem, /, *, capacity: int = 1, **v
     filled = defaultdict(str, known | dict(found.values(problem)) | values)
 
     def fill(text: str) -> str:
-        present = _PARAGRAPH.sub(lambda one: one[0] if filled[one[1]] else "", text.strip())
+        present = _PARAGRAPH.sub(lambda one: one[0] if filled[one[1]] else "", text.strip()).strip()
         return present.format_map(filled)
 
     template = found.templates[role]
