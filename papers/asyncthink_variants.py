@@ -4,53 +4,21 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from itertools import groupby
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from orgthink.credit.accepted import AcceptedCredit
-from orgthink.credit.shared import SharedCredit, credit
-from orgthink.engines import engine_spec, open_local
-from orgthink.engines.engine import Engine
 from orgthink.grammar.actions import Answer, Fork, Join, Return
 from orgthink.grammar.asyncthink import DIALECT, organizer_scanner, worker_scanner
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.prompts import prompt
-from orgthink.record.episode import Episode, Problem
-from orgthink.record.folder import RunFolder
+from orgthink.record.episode import Problem
 from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.organization import Organization
 from orgthink.runtime.session import Session
 from orgthink.training.coldstart.countdown import ScanTeacher
 from orgthink.training.coldstart.teachers import program_of
-from orgthink.training.episodes import Episodes, grouped, whole_groups
-from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.recipes.any_model import ASYNCTHINK
-from orgthink.training.recipes.jobs import Policy
-from orgthink.training.rl import Batch, Clock, Record
-from orgthink.training.rl_settings import RlSettings
-from orgthink.training.rows import policy_rows
-from orgthink.training.scores import advantages_of, score_of
-from orgthink.util.errors import UserError
-
-
-@dataclass(frozen=True, slots=True)
-class Permuted(SharedCredit):
-    """A control that must not learn: the rewards of a step are dealt out to its episodes at random."""
-
-    def __call__(self, groups: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-        names = sorted(name for group in groups.values() for name in group)
-        rewards = [reward for group in groups.values() for reward in group.values()]
-        random.Random("".join(names)).shuffle(rewards)  # the names hold the step
-        dealt = iter(rewards)
-        return credit(
-            {problem: {name: next(dealt) for name in group} for problem, group in groups.items()},
-            self.normalise,
-            delta=self.delta,
-        )
+from papers.variants import imitation
 
 
 class _WaitingForAll:
@@ -146,49 +114,5 @@ async def _returned(worker: Agent) -> str | None:
     return None
 
 
-class _Stored(Episodes):
-    """The rollouts of another training, step by step, in place of own ones."""
-
-    def __init__(self, settings: RlSettings, folder: Path) -> None:
-        super().__init__(settings)
-        self._steps: Iterator[tuple[int | None, Iterator[Episode]]] = groupby(
-            RunFolder.open(folder).episodes(), lambda episode: episode.step
-        )
-
-    async def collect(self, sampler: Engine, step: int, clock: Clock, record: Record) -> Batch:
-        settings = self._settings
-        found = next((list(stored) for number, stored in self._steps if number == step + 1), None)
-        if found is None:
-            raise UserError(f"the other training has stored no step {step + 1}: let it end first")
-        episodes = whole_groups(found)
-        rewards = {episode.id: score_of(settings.reward, episode) for episode in episodes}
-        accepted = advantages_of(settings.credit, grouped(episodes, rewards))
-        # Another policy sampled them, so no token counts as fresh.
-        rows = [row for e in episodes if e.id in accepted for row in policy_rows(e, accepted[e.id], version=step + 1)]
-        return Batch(rows, {**settings.measure(episodes, rewards), "accepted": len(accepted)}, None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replay(Policy):
-    """Training on the stored rollouts of another training: the same episodes, steps and optimizer, another credit."""
-
-    rollouts: str = ""
-    """Run folder of that training."""
-
-    def require(self) -> None:
-        Policy.require(self)
-        RunFolder.open(Path(self.rollouts))
-
-    def source(self) -> Episodes:
-        return _Stored(self.settings, Path(self.rollouts))
-
-
-REJECTION_SAMPLING = Replay(
-    settings=replace(ASYNCTHINK.settings, credit=AcceptedCredit(), loss=PolicyLoss(old="pois")), model=None
-)
-"""Imitates the attempts that are all right. Each ratio is 1, so the gradient is that of supervised fine-tuning."""
-
-
-async def cuda(rest: str, *, threaded: bool = True, slots: int = 256, **settings: Any) -> Engine:
-    """The local engine on a GPU, for evaluations: `--model papers.asyncthink_variants:cuda:FOLDER`."""
-    return await open_local(str(engine_spec(rest).folder), threaded=threaded, slots=slots, device="cuda", **settings)
+REJECTION_SAMPLING = imitation(ASYNCTHINK)
+"""Imitates the attempts of `main` that are all right."""

@@ -25,13 +25,16 @@ from orgthink.record.folder import RunFolder
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks import task_named
-from papers import asyncthink_smollm2 as experiment
-from papers import outcomes
-from papers.asyncthink_smollm2_claims import UNTRAINED, around, decided, gap, ratio, rise, row_name, state
-from papers.asyncthink_smollm2_design import ORDER, planned, seeds
-from papers.asyncthink_variants import Barrier, Constant, Permuted
+from orgthink.util.errors import UserError
+from papers import outcomes, stages
+from papers.asyncthink_smollm2 import DESIGN, gate
+from papers.asyncthink_smollm2_claims import CLAIMS, rise
+from papers.asyncthink_variants import Barrier, Constant
 from papers.claims import Rows, unit
+from papers.conditions import UNTRAINED, around, frontier, gap, ratio, row_name, state
+from papers.experiment import passed
 from papers.outcomes import Outcome
+from papers.variants import Permuted
 
 PROBLEM = task_named("countdown-small").problem([3, 5, 8, 20], 28, 1)  # type: ignore[attr-defined]
 
@@ -52,12 +55,12 @@ MADE_UP = {  # solved, path, tokens, share that forks by the number of numbers
 def made_up(**changed: dict[str, object]) -> Rows:
     """Outcomes whose claims hold, but for the rows that are changed."""
     found: Rows = {}
-    for name in planned():
+    for name in DESIGN.planned():
         label = name.partition(",")[0]
         if label in MADE_UP:
             values = dict(zip(("solved", "path", "tokens", "forks"), MADE_UP[label], strict=True))
             values |= changed.get(label.replace("-", "_"), {})
-            found[name] = [outcome(name, i, training, **values) for training in seeds(label) for i in range(300)]
+            found[name] = [outcome(name, i, training, **values) for training in DESIGN.seeds(label) for i in range(300)]
     return found
 
 
@@ -72,7 +75,7 @@ def outcome(name: str, i: int, training: int, *, solved, path, tokens: int, fork
 
 
 def states(found: Rows) -> str:
-    return " ".join(state(conditions) for conditions in decided(found).values())
+    return " ".join(state(conditions) for conditions in CLAIMS.decided(found).values())
 
 
 def test_claims_hold():
@@ -104,7 +107,7 @@ def test_a_claim_needs_its_rows():
     del found[row_name("never", 0.6)]
     del found[row_name("sequential", 0)]
     assert states(found) == "holds not run not run not run"
-    text = experiment.summary(found)
+    text = stages.summary(DESIGN, found)
     assert "| never, T = 0.6 | 0 of 3 | not run |" in text and "| no-eta, T = 0 | 0 of 3 | not run |" in text
     assert "| before, T = 0 | 1 of 1 | 80.0 [" in text and "the row sequential is needed (not run)" in text
 
@@ -141,34 +144,34 @@ def test_pieces_travel(tmp_path: Path):
     found = made_up()
     for name, each in found.items():
         label, temperature = name.split(", T = ")
-        for seed in seeds(label):
+        for seed in DESIGN.seeds(label):
             outcomes.write(f"{label}-{seed}-{temperature}", (one for one in each if one.training == seed), tmp_path)
-    assert experiment.pieces(tmp_path) == found
-    experiment.frontier(found, tmp_path / "frontier.svg")
+    assert stages.pieces(DESIGN, tmp_path) == found
+    frontier(CLAIMS.at(found, 0.6), tmp_path / "frontier.svg")
     assert "sequential" in (tmp_path / "frontier.svg").read_text()
 
 
 @pytest.mark.parametrize(
-    ("mixed", "eta", "right", "passed"),
+    ("mixed", "eta", "right", "met"),
     [(4, 0.1, 0.0, True), (3, 0.1, 0.0, False), (4, 0.02, 0.0, False), (4, 0.1, -0.05, False)],
 )
-def test_the_gate_reads_metrics(capsys, mixed, eta, right, passed):
+def test_the_gate_reads_metrics(capsys, mixed, eta, right, met):
     lines = [
         {"mixed_groups": mixed, "drawn_groups": 8, "concurrency_pool": 1 + eta * i, "all_correct": 0.5 + right * i / 2}
         for i in range(10)
     ]
-    assert experiment.gate_verdict(lines) is passed
-    assert ("gate: passed" in capsys.readouterr().out) is passed
+    assert passed(gate(lines)) is met
+    assert ("gate: passed" in capsys.readouterr().out) is met
 
 
 def test_the_first_verdict_needs_the_first_six_trainings():
-    assert ORDER[:6] == [(name, seed) for name in ("main", "sequential") for seed in range(3)]
-    assert ORDER[-2:] == [("main", 3), ("main", 4)] and experiment.wanted(["permuted", "main:1"]) == [
+    assert DESIGN.order[:6] == [(name, seed) for name in ("main", "sequential") for seed in range(3)]
+    assert DESIGN.order[-2:] == [("main", 3), ("main", 4)] and stages.wanted(DESIGN, ["permuted", "main:1"]) == [
         ("main", 1),
         ("permuted", 0),
     ]
-    with pytest.raises(experiment.UserError, match="unknown stage main:7"):
-        experiment.wanted(["main:7"])
+    with pytest.raises(UserError, match="unknown stage main:7"):
+        stages.wanted(DESIGN, ["main:7"])
 
 
 def played(organization, *turns: Turn) -> Episode:
@@ -218,13 +221,13 @@ def test_a_tiny_experiment_runs_to_its_end(tmp_path: Path, capfd, monkeypatch):
     reward = f"reward.kind={Path(__file__).with_name('varied_reward.py').resolve()}:Varied"
     given = ["--size", "tiny", "--model", str(model), "--out", str(out), "--set", reward]
 
-    def run(*stages: str) -> int:
-        return experiment.main(["run", *stages, *given])
+    def run(*names: str) -> int:
+        return stages.main(DESIGN, ["run", *names, *given])
 
     assert run("cold-start") == 0
     assert run("gate") == 1, "a random model does not pass"
     assert run("main:0", "sequential:0", "permuted") == 0
-    assert experiment.main(["run", "imitation:0", *given, "credit.least=-1"]) == 0
+    assert stages.main(DESIGN, ["run", "imitation:0", *given, "credit.least=-1"]) == 0
     trained = ["main-0", "sequential-0", "permuted-0", "imitation-0"]
     start, *others = (
         read_tensors(out / "adapters" / name / "adapter_model.safetensors") for name in ["cold-start", *trained]
@@ -237,9 +240,9 @@ def test_a_tiny_experiment_runs_to_its_end(tmp_path: Path, capfd, monkeypatch):
     capfd.readouterr()
     assert run("cold-start", "main:0", "permuted", "evaluate:main") == 0
     assert ": orgthink " not in capfd.readouterr().out, "what is done is skipped"
-    assert experiment.main(["summary", *given[2:]]) == 0
+    assert stages.main(DESIGN, ["summary", *given[2:]]) == 0
     text = capfd.readouterr().out
     for label in evaluated:
-        assert f"| {label}, T = 0.6 | 1 of {len(seeds(label))} |" in text, label
+        assert f"| {label}, T = 0.6 | 1 of {len(DESIGN.seeds(label))} |" in text, label
     assert "| barrier, T = 0 | 0 of 2 | not run |" in text and "(not run)" not in text.partition("- **")[0]
     assert (out / "frontier.svg").is_file()
