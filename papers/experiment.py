@@ -85,6 +85,8 @@ class System:
     budget: float = 1.0
     """Budget of an agent, or of a segment, in segments of the training."""
     settings: tuple[str, ...] = ()
+    task: str | None = None
+    """Its task, if it is not that of the size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ class Design:
     settings: Callable[[Experiment, str], list[str]]
     """Settings of a training, by its name, in addition to those of its `Training`; they win over those of all."""
     options: Callable[[Experiment, System], list[str]]
-    """Options of an evaluation, such as budgets."""
+    """Options of an evaluation, such as budgets. What follows `--set` are settings of its organization."""
     gate: Callable[[list[dict]], list[tuple[str, bool]]]
     """Conditions of the gate, and whether the metrics of its steps meet them."""
     outcome: Callable[[str, Episode], Outcome]
@@ -260,19 +262,20 @@ def change(lines: list[dict], name: str) -> Estimate:
 
 
 def evaluation(
-    e: Experiment, name: str, adapter: str, label: str, how: System, n: int, split: list[str]
+    e: Experiment, name: str, adapter: str, label: str, how: System, n: int, split: list[str], model: str | None = None
 ) -> list[Episode]:
-    """The episodes of an evaluation, which is run, or resumed, unless it has ended. None in a plan."""
+    """The episodes of an evaluation, which is run, or resumed, unless it has ended. None in a plan. `model` takes the
+    place of an adapter."""
     folder = e.out / "evaluations" / name
-    model = str(e.adapter(adapter))
-    if e.sampler == "vllm":
-        model = f"vllm:{model}"
-    elif e.device == "cuda":
-        model = f"papers.variants:cuda:{model}"
-    own = ["--set", *how.settings] if how.settings else []
+    if model is None:
+        engine = "vllm:" if e.sampler == "vllm" else "papers.variants:cuda:" if e.device == "cuda" else ""
+        model = f"{engine}{e.adapter(adapter)}"
+    options = e.design.options(e, how)
+    at = options.index("--set") if "--set" in options else len(options)
+    own = ["--set", *options[at + 1 :], *how.settings] if options[at:] or how.settings else []
     named = how.organization if label == how.organization else f"{label}={how.organization}"
-    command = ["--task", e.size.task, "--n", str(n), "--organizations", named, "--model", model]
-    given = [*command, *e.design.options(e, how), *split, *own, "--out", str(folder)]
+    command = ["--task", how.task or e.size.task, "--n", str(n), "--organizations", named, "--model", model]
+    given = [*command, *options[:at], *split, *own, "--out", str(folder)]
     if not (found := ended(e, name, n)):
         begun = (folder / "config.json").is_file()
         e.child(name, ["eval", *(["--resume", str(folder)] if begun else given)], allowed=(0, 1))  # 1: no answers

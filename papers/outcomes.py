@@ -38,6 +38,8 @@ class Outcome:
     """Whether a limit of tokens cut an agent off; `None`: not stored."""
     reward: float | None = None
     """Reward of the recipe of reinforcement learning; `None`: not stored."""
+    rounds: int | None = None
+    """Rounds of a manager; `None`: not stored."""
 
 
 def path_of(paper: str, folder: Path = FOLDER) -> Path:

@@ -83,6 +83,11 @@ def test_what_is_left_out_says_why(episode, reason):
     assert select([]).ids == () and select([good]).summary == "1 of 1 trajectories are selected"
 
 
+def test_wrong_answers_are_learned_on_request():
+    wrong, ungraded = of("p", 0, grade=WRONG), of("q", 0, grade=None)
+    assert select([wrong, ungraded], wrong=True).ids == (wrong.id,)
+
+
 def test_who_recovered_comes_first():
     plain, failed = of("p", 0), of("p", 1, [[PYTHON, BROKEN], [SEARCH]])
     assert ids(retained([plain, failed], most=1)) == [failed.id]

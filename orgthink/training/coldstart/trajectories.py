@@ -79,9 +79,11 @@ def select(
     episodes: Iterable[Episode],
     *,
     most: float = 0.5,
+    wrong: bool = False,
     spelled: Callable[[Episode], Row | Exclusion | None] = lambda episode: None,
 ) -> Selection:
-    """Select at most one correct episode per problem. The result does not depend on the order of the episodes.
+    """Select at most one episode per problem, a correct one, or with `wrong` any. The result does not depend on the
+    order of the episodes.
 
     `spelled` returns the training row of an episode, or a further reason to exclude it. No tool makes more than the
     share `most` of all selected calls; episodes with the largest share of the dominating tool are removed until that
@@ -93,7 +95,7 @@ def select(
     left_out: Counter[Exclusion] = Counter()
     best: dict[str, _Candidate] = {}
     for episode in episodes:
-        row = _fault(episode) or spelled(episode)
+        row = _fault(episode, wrong) or spelled(episode)
         if isinstance(row, Exclusion):
             left_out[row] += 1
             continue
@@ -108,13 +110,13 @@ def select(
     return Selection(tuple(candidate.id for candidate in selected), rows, +left_out)
 
 
-def _fault(episode: Episode) -> Exclusion | None:
+def _fault(episode: Episode, wrong: bool) -> Exclusion | None:
     """The reason to exclude an episode, whatever the other episodes are; `None` without a reason."""
     if not orchestration.managed(episode):
         return Exclusion.UNMANAGED
     if episode.grade is None:
         return Exclusion.UNGRADED
-    if not episode.grade.all_correct:
+    if not (wrong or episode.grade.all_correct):
         return Exclusion.WRONG
     rounds = orchestration.rounds(episode)
     if not rounds or not rounds[-1].ends:
@@ -146,13 +148,15 @@ def trajectory_rows(
     model_folder: Path,
     *,
     most: float = 0.5,
+    wrong: bool = False,
     longest: int | None = None,
     template: Mapping[str, Any] | None = None,
 ) -> Selection:
     """The selected trajectories of a run, with their training rows. The memory holds one of each problem.
 
-    `longest` is the largest number of tokens in a row. `most` is the largest share of calls for one tool. `template`
-    has arguments of the chat template. UserError with the reasons if no trajectory can be selected.
+    `longest` is the largest number of tokens in a row. `most` is the largest share of calls for one tool, and
+    `wrong` is whether the answer may be wrong. `template` has arguments of the chat template. UserError with the
+    reasons if no trajectory can be selected.
     """
     with user_input():
         tokenizer = Tokenizer(model_folder, template)
@@ -165,7 +169,7 @@ def trajectory_rows(
         return Exclusion.LONG if longest is not None and len(row) > longest else row
 
     with user_input():
-        selection = select(run.episodes(), most=most, spelled=spelled)
+        selection = select(run.episodes(), most=most, wrong=wrong, spelled=spelled)
     if not selection.ids:
         raise UserError(f"{run.path} holds nothing to learn from: {selection.summary}")
     return selection

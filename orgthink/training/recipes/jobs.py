@@ -143,6 +143,9 @@ class Trajectories(FromModel):
     reinforcement learning unseen, use different parts of the task, such as `TASK@0/2` here and `TASK@1/2` there."""
     most: float = 0.5
     """Largest share of all calls that one tool may make, in (0, 1]."""
+    wrong: bool = False
+    """Whether trajectories with a wrong answer are learned, too: those of a teacher that routes at random would
+    otherwise teach which calls turn out well."""
     longest: int | None = None
     """Largest number of tokens in a trajectory, at most the model's context; longer trajectories are left out."""
 
@@ -165,7 +168,7 @@ class Trajectories(FromModel):
         assert self.episodes is not None
         known = [length for length in (self.longest, context_of(base)) if length is not None]
         run, longest = RunFolder.open(Path(self.episodes)), min(known, default=None)
-        return trajectory_rows(run, base, most=self.most, longest=longest, template=self.template)
+        return trajectory_rows(run, base, most=self.most, wrong=self.wrong, longest=longest, template=self.template)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
