@@ -5,9 +5,9 @@
     python -m papers.paramanager_smollm2 run trainings evaluate       # or main:0, serial, evaluate:before, …
     python -m papers.paramanager_smollm2 summary --store
 
-`--size half` is for two CPU cores. Each part is skipped when it is done; see `papers.asyncthink_smollm2` for GPUs. A
-further language model becomes a member by a table of its own: see `answers`. `papers.paramanager_simulation` compares
-what managers and fixed workflows can reach, without a model.
+`--size half` is for two CPU cores. Each part is skipped when it is done; see `papers.asyncthink_smollm2` for GPUs. The
+language model among the members answers from a table. For the answers of another one, such as Qwen2.5-Coder, run the
+printed command `answers` with its name first. `papers.paramanager_simulation` says what can be reached.
 """
 
 from __future__ import annotations
@@ -118,12 +118,13 @@ def table(e: Experiment) -> Path:
 def settings(e: Experiment, name: str) -> list[str]:
     """The organization and the paper's reward, whose targets are those of short episodes."""
     own = {"prompts": STYLE, "tools": "[]", "rounds": 4, "calls": 4, "table": table(e)}
+    loss = ("minibatches=1", "loss.ratio=sequence-mean", "loss.old=sampler")
     return [
         f"rollout.organization.organization={MANAGERS}",
-        *(f"rollout.organization.settings.{name}={value}" for name, value in own.items()),
+        *(f"rollout.organization.settings.{key}={value}" for key, value in own.items()),
         *("reward.gate=correct", "reward.format=0.2", "reward.diversity=0.2", "reward.efficiency=0.5"),
         *("reward.theta_tool=1", "reward.length_target=400", "reward.cost_target=4"),
-        *("minibatches=1", "loss.ratio=sequence-mean", "loss.old=sampler"),
+        *(() if TRAININGS[name].replays else loss),
     ]
 
 
