@@ -116,14 +116,15 @@ def table(e: Experiment) -> Path:
 
 
 def settings(e: Experiment, name: str) -> list[str]:
-    """The organization and the paper's reward, whose targets are those of short episodes."""
+    """The organization and the paper's reward, whose targets are those of short episodes. Diversity weighs less than
+    the tokens of a call, or a question would be asked twice for it."""
     own = {"prompts": STYLE, "tools": "[]", "rounds": 4, "calls": 4, "table": table(e)}
     loss = ("minibatches=1", "loss.ratio=sequence-mean", "loss.old=sampler")
     return [
         f"rollout.organization.organization={MANAGERS}",
         *(f"rollout.organization.settings.{key}={value}" for key, value in own.items()),
-        *("reward.gate=correct", "reward.format=0.2", "reward.diversity=0.2", "reward.efficiency=0.5"),
-        *("reward.theta_tool=1", "reward.length_target=400", "reward.cost_target=4"),
+        *("reward.gate=correct", "reward.format=0.2", "reward.diversity=0.05", "reward.efficiency=0.5"),
+        *("reward.theta_tool=1", "reward.length_target=300", "reward.cost_target=3"),
         *(() if TRAININGS[name].replays else loss),
     ]
 
