@@ -28,11 +28,11 @@ from orgthink.util.errors import ToolError
 from papers.paramanager_problems import DATA, DATE, KINDS, LETTERS, TEXT, Part, entries, parts, printed
 
 IDS = tuple(f"m{i}" for i in range(1, 9))
-SAID: Mapping[str, list[str]] = DATA["members"]
+DESCRIPTIONS: Mapping[str, list[str]] = DATA["members"]
 """Member → its descriptions: three for training, and others for held-out problems."""
 CALENDAR = "calendar"
-TRAINED = tuple(name for name in SAID if name != CALENDAR)
-RIGHT = dict(zip((*KINDS, DATE), SAID, strict=True))
+TRAINED = tuple(name for name in DESCRIPTIONS if name != CALENDAR)
+RIGHT = dict(zip((*KINDS, DATE), DESCRIPTIONS, strict=True))
 """Kind of a part → the member for it."""
 KNOWN = 0.8
 """Share of the parts of general knowledge that a language model is assumed to know where no table is given."""
@@ -89,7 +89,7 @@ def assumed(part: Part) -> str:
     return part.answer if part.kind == "language" and random.Random(part.text).random() < KNOWN else "I do not know"
 
 
-async def asked(member: str, text: str, table: str) -> str:
+async def result_of(member: str, text: str, table: str) -> str:
     """The result of a member for a question. ToolError if it sees nothing to do; else it may be wrong."""
     if member == "archive":
         found = next((one.text for one in (await _corpus().retrieve([text], 1))[0]), None)
@@ -127,7 +127,7 @@ class Member:
         member, text = desk.models.get(self.name), questions(desk.problem).get(arguments["subtask"])
         if member is None or text is None:
             raise ToolError("there is no such question" if member else "there is no such member")
-        return await asked(member.partition("/")[0], text, self.table)
+        return await result_of(member.partition("/")[0], text, self.table)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,9 @@ class Managers(ParaManager):
     reserve: float = 0.0
     echo: bool = True
     pool: Mapping[str, str] = field(
-        default_factory=lambda: {f"{name}/{i}": said for name, each in SAID.items() for i, said in enumerate(each)}
+        default_factory=lambda: {
+            f"{name}/{i}": text for name, each in DESCRIPTIONS.items() for i, text in enumerate(each)
+        }
     )
     """Member and number of the description → description."""
     name: str = "managers"
@@ -177,7 +179,7 @@ class Workflow(Organization):
             for letter, text in left.items():
 
                 async def work(agent: Agent, member: str = member, text: str = text) -> str:
-                    return await asked(member, text, self.table)
+                    return await result_of(member, text, self.table)
 
                 session.fork(root, letter, session.code(member), work)
             found |= {letter: (await session.join(root, letter)).text for letter in left}

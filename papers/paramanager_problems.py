@@ -79,14 +79,14 @@ def _code(rng: random.Random) -> Iterator[Part]:
 
 
 def _lookups(rng: random.Random) -> Iterator[Part]:
-    asked = {
+    forms = {
         "home": "In which town is {0} {1} at home?",
         "trade": "What is the trade of {0} {1}?",
         "register": "Whose name is on page {3} of the {1} register?",
         "ship": "In which harbour is the ship {1}?",
     }
     for title, text in entries().items():
-        form = next(form for word, form in asked.items() if word in title.split())
+        form = next(form for word, form in forms.items() if word in title.split())
         yield Part("look-up", form.format(*title.split()), text)
 
 

@@ -22,7 +22,7 @@ from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.organization import Organization
 from orgthink.util.errors import ToolError
-from papers.paramanager_members import CALENDAR, TRAINED, Managers, Workflow, asked
+from papers.paramanager_members import CALENDAR, TRAINED, Managers, Workflow, result_of
 from papers.paramanager_problems import KINDS, LETTERS, MIXED, UNSEEN, Mixed, Part, bank, plain
 from papers.paramanager_teacher import Teacher
 
@@ -46,7 +46,7 @@ def value(how: Organization, manager: Teacher | None, n: int, task: Mixed = MIXE
 def right(member: str, part: Part) -> bool | None:
     """Whether a member's result is right; `None` if it fails."""
     try:
-        return plain(asyncio.run(asked(member, part.text, ""))) == plain(part.answer)
+        return plain(asyncio.run(result_of(member, part.text, ""))) == plain(part.answer)
     except ToolError:
         return None
 

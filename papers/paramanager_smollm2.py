@@ -100,12 +100,13 @@ def cold_start(e: Experiment) -> None:
         develop(e, name, "managers", how, "20 to 60 %")
 
 
-def answers(e: Experiment, said: list[Episode]) -> None:
+def answers(e: Experiment, replies: list[Episode]) -> None:
     """Store what a language model said to each part."""
     lines = {
-        one.problem.text: "".join(span.text for span in one.root.spans if span.origin is Origin.SAMPLED) for one in said
+        one.problem.text: "".join(span.text for span in one.root.spans if span.origin is Origin.SAMPLED)
+        for one in replies
     }
-    if said:
+    if replies:
         found = {text: line.strip().partition("\n")[0].strip(" .") or "?" for text, line in lines.items()}
         table(e).write_text(json.dumps(found, indent=0, ensure_ascii=False))
 

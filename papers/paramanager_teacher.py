@@ -16,10 +16,10 @@ from collections.abc import AsyncGenerator, Sequence
 from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
 from orgthink.grammar.toolcall import FINAL, CallStatus, ToolCall, read_responses, render_reply
 from orgthink.record.episode import Origin, Sampling
-from papers.paramanager_members import RIGHT, SAID
+from papers.paramanager_members import DESCRIPTIONS, RIGHT
 from papers.paramanager_problems import FORM, parts
 
-_MEMBER = {said: name for name, each in SAID.items() for said in each}
+_MEMBER = {text: name for name, each in DESCRIPTIONS.items() for text in each}
 ALL = ("all", "some", "one")
 _PIECE = re.compile(r"\s?\w+|\s?[^\w\s]+|\s")
 
@@ -48,20 +48,20 @@ class Teacher(Engine):
     def _reply(self, texts: list[str], rng: random.Random) -> str:
         """The next reply: calls, `final_answer`, or the answer."""
         listed = dict(re.findall(r"^(m\d): (.+)$", texts[0], re.MULTILINE))
-        asked = dict(re.findall(r"^([A-D])\) (.+)$", texts[0], re.MULTILINE))
+        questions = dict(re.findall(r"^([A-D])\) (.+)$", texts[0], re.MULTILINE))
         results, tried = dict[str, str](), defaultdict[str, list[str]](list)
         for response in read_responses("".join(texts[1:])):
             tried[response.subtask or ""].append(response.name)
             if response.status is CallStatus.OK:
                 results[response.subtask or ""] = response.value
-        left = [letter for letter in asked if letter not in results and len(tried[letter]) < len(listed)]
+        left = [letter for letter in questions if letter not in results and len(tried[letter]) < len(listed)]
         if FORM in texts[-1] and len(texts) > 1:
-            return f"\\boxed{{{'; '.join(results.get(letter, '?') for letter in asked)}}}"
+            return f"\\boxed{{{'; '.join(results.get(letter, '?') for letter in questions)}}}"
         if not left or "left: 1." in texts[-1]:
             return render_reply("done", [ToolCall(FINAL, {})])
         part = {"all": left, "some": sorted(rng.sample(left, rng.randint(1, len(left)))), "one": left[:1]}
         calls = [
-            ToolCall(self._routed(listed, parts()[asked[letter]].kind, tried[letter], rng), {"subtask": letter})
+            ToolCall(self._routed(listed, parts()[questions[letter]].kind, tried[letter], rng), {"subtask": letter})
             for letter in part[rng.choice(self._structures)]
         ]
         return render_reply(" ".join(left), calls)

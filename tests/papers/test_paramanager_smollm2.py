@@ -31,7 +31,7 @@ from papers.claims import Rows
 from papers.conditions import state
 from papers.experiment import passed
 from papers.outcomes import Outcome
-from papers.paramanager_members import CALENDAR, SAID, TRAINED, Managers, questions
+from papers.paramanager_members import CALENDAR, DESCRIPTIONS, TRAINED, Managers, questions
 from papers.paramanager_problems import KINDS, MIXED, bank, parts, printed
 from papers.paramanager_simulation import right, searched, table
 from papers.paramanager_smollm2 import CLAIMS, DESIGN, WORKFLOW_ORDER, gate
@@ -82,7 +82,7 @@ def test_ids_and_descriptions_change_and_the_held_out_ones_are_new():
     assert len({tuple(one.items()) for one in known["train"]}) == 30
     said = {split: {Managers().pool[name] for one in each for name in one.values()} for split, each in known.items()}
     assert not said["train"] & said["test"] and len(said["train"]) == 3 * len(TRAINED)
-    assert not said["train"] & {*SAID[CALENDAR]}
+    assert not said["train"] & {*DESCRIPTIONS[CALENDAR]}
     text = prompt(Managers().prompts, "manager", problems["train"][0], models="m1: x")[0].content
     assert all(question in text for question in questions(problems["train"][0]).values())
     assert not any(kind in text.split() for kind in ("product", "letters", "language", "code"))
