@@ -120,12 +120,25 @@ def assess(
     )
 
 
-class PolicyBackend(Protocol):
-    """Holds the policy's weights and samples from them."""
+class Weights(Protocol):
+    """Holds the weights of a training, and an engine that samples from them."""
 
     @property
     def sampler(self) -> Engine:
         """Engine with the weights of the last `sync_sampler`. Organizations run on it."""
+
+    async def sync_sampler(self, version: str) -> None:
+        """Copy the current weights to the sampler. `version` is recorded with every span that they sample."""
+
+    def save(self, folder: Path) -> None:
+        """Write the model as a Hugging Face folder to `folder/model`, and the trainer's state next to it."""
+
+    def load(self, folder: Path) -> None:
+        """Restore what `save` wrote. UserError that names the folder if it is incomplete or of another model."""
+
+
+class PolicyBackend(Weights, Protocol):
+    """Computes log-probabilities and gradients, too."""
 
     def logprobs(self, rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
         """Log-probability of each token of each row under the current weights; 0 for untrained tokens."""
@@ -141,15 +154,6 @@ class PolicyBackend(Protocol):
 
         Returns the norm before clipping. UserError if it is not finite.
         """
-
-    async def sync_sampler(self, version: str) -> None:
-        """Copy the current weights to the sampler. `version` is recorded with every span that they sample."""
-
-    def save(self, folder: Path) -> None:
-        """Write the model as a Hugging Face folder to `folder/model`, and the trainer's state next to it."""
-
-    def load(self, folder: Path) -> None:
-        """Restore what `save` wrote. UserError that names the folder if it is incomplete or of another model."""
 
 
 class EmbeddedBackend:

@@ -135,24 +135,26 @@ def state(folder: Path) -> dict[str, Any]:
     return found
 
 
-def store(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> None:
-    """Write weights and optimizer into a folder with a subfolder `model`. OSError if they cannot be written."""
+def store(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer | None) -> None:
+    """Write weights, and an optimizer, into a folder with a subfolder `model`. OSError if they cannot be written."""
     try:
         model.save(folder / "model")
         say_made_for(folder / "model", {})  # the adapter is new: its folder has no orgthink.json yet
-        torch.save(optimizer.state_dict(), folder / "trainer.pt")
+        if optimizer is not None:
+            torch.save(optimizer.state_dict(), folder / "trainer.pt")
     except (SafetensorError, RuntimeError) as error:  # a full disk
         raise OSError(f"{folder}: {' '.join(str(error).split())}") from error
 
 
-def load(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+def load(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer | None) -> dict[str, Any]:
     """Restore weights and optimizer from a checkpoint; returns its state.
 
     UserError that names the folder if it is incomplete, damaged or of another model.
     """
     try:
         model.restore(folder / "model")
-        load_optimizer(folder / "trainer.pt", optimizer)
+        if optimizer is not None:
+            load_optimizer(folder / "trainer.pt", optimizer)
         return state(folder)
     except (MemoryError, torch.OutOfMemoryError):
         raise

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from orgthink.engines.engine import Engine
 from orgthink.evaluation.grading import grade
@@ -43,10 +44,11 @@ class State:
     """Number of problems taken from the task's stream so far."""
 
 
-class Episodes:
-    """A source of rows whose steps attempt problems in groups."""
+class Attempts:
+    """The problems, frozen models and rewards of a training with one reward per episode."""
 
-    def __init__(self, settings: RlSettings) -> None:
+    def __init__(self, settings: Any) -> None:
+        """`settings` have a `rollout`, a `reward` and a `seed`, as `OfEpisodes` says."""
         self._settings, self._plan = settings, settings.rollout
         self._problems = ProblemStream(self._plan, settings.seed)
         self._models: dict[str, Backing] = {}
@@ -57,33 +59,6 @@ class Episodes:
         self._crash = crash
         async with frozen(self._plan.models) as self._models:
             yield
-
-    async def collect(self, sampler: Engine, step: int, clock: Clock, record: Record) -> Batch:
-        settings = self._settings
-        seed = random.Random(f"{settings.seed}/{step}").getrandbits(31)
-        problems = self._problems.batch()
-        clock.lap("problems")
-        attempts = await roll_out(self._plan, problems, sampler, seed, self._models, self._crash, record)
-        clock.lap("rollout")
-        episodes = [episode.of_step(step + 1) for episode in whole_groups(attempts)]
-        rewards = self._rewards(episodes)
-        episodes = [episode for episode in episodes if episode.id in rewards]
-        known = set(mixed(episodes))
-        selected = [e for e in episodes if e.problem.id in known] if settings.mixed else episodes
-        dropped = len({e.problem.id for e in episodes} - known) if settings.mixed else 0
-        groups = grouped(selected, rewards)
-        require_version(episodes, str(step), self._plan.trains)
-        rows = _rows(settings, selected, groups, step, self._crash)
-        metrics = {
-            **settings.measure(episodes, rewards),
-            "drawn_groups": len(problems),
-            "mixed_groups": len(known),
-            "groups": len(problems) - dropped,
-            "broken_groups": len(problems) - dropped - len(groups),
-            "flat_groups": len(groups) - len({row.group for row in rows}),
-        }
-        sampled = (trace for episode in episodes for trace in episode.traces if self._plan.trains(trace))
-        return Batch(rows, metrics, sampled_entropy(sampled))
 
     def _rewards(self, episodes: Sequence[Episode]) -> dict[str, Parts]:
         """The rewards by episode id, except in groups in which the reward has a bug.
@@ -112,6 +87,37 @@ class Episodes:
         self._problems = ProblemStream(
             self._plan, self._settings.seed, load_state(folder / "problems.json", State).drawn
         )
+
+
+class Episodes(Attempts):
+    """A source of rows whose steps attempt problems in groups."""
+
+    async def collect(self, sampler: Engine, step: int, clock: Clock, record: Record) -> Batch:
+        settings = self._settings
+        seed = random.Random(f"{settings.seed}/{step}").getrandbits(31)
+        problems = self._problems.batch()
+        clock.lap("problems")
+        attempts = await roll_out(self._plan, problems, sampler, seed, self._models, self._crash, record)
+        clock.lap("rollout")
+        episodes = [episode.of_step(step + 1) for episode in whole_groups(attempts)]
+        rewards = self._rewards(episodes)
+        episodes = [episode for episode in episodes if episode.id in rewards]
+        known = set(mixed(episodes))
+        selected = [e for e in episodes if e.problem.id in known] if settings.mixed else episodes
+        dropped = len({e.problem.id for e in episodes} - known) if settings.mixed else 0
+        groups = grouped(selected, rewards)
+        require_version(episodes, str(step), self._plan.trains)
+        rows = _rows(settings, selected, groups, step, self._crash)
+        metrics = {
+            **settings.measure(episodes, rewards),
+            "drawn_groups": len(problems),
+            "mixed_groups": len(known),
+            "groups": len(problems) - dropped,
+            "broken_groups": len(problems) - dropped - len(groups),
+            "flat_groups": len(groups) - len({row.group for row in rows}),
+        }
+        sampled = (trace for episode in episodes for trace in episode.traces if self._plan.trains(trace))
+        return Batch(rows, metrics, sampled_entropy(sampled))
 
 
 def recorded_rows(folder: RunFolder, settings: RlSettings) -> list[PolicyRow]:

@@ -26,7 +26,7 @@ from orgthink.measure.usage import forks, sampled_tokens
 from orgthink.record.episode import Episode, FormatError
 from orgthink.training.scores import Parts
 
-OUTCOME = {"reward": "reward {:.3f}", "all_correct": "all correct {:.0%}"}
+OUTCOME = {"reward": "reward {:.3f}", "best_fitness": "best {:.3f}", "all_correct": "all correct {:.0%}"}
 """Formats of metrics in the progress line: outcomes come first."""
 STRUCTURE = {
     "rounds": "rounds {:.1f}",

@@ -1,4 +1,4 @@
-"""The settings that all reinforcement learning has, whatever provides its rows."""
+"""The settings that all trainings with rollouts have, and those of the optimizer of reinforcement learning."""
 
 from __future__ import annotations
 
@@ -23,29 +23,13 @@ AnyCredit = Annotated[EpisodeCredit, ByKind(REWARDS, EpisodeCredit)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Optimization(ABC):
-    """Settings that determine the result, together with the model and the source of rows."""
+class LoopSettings(ABC):
+    """Settings of a training with rollouts."""
 
     steps: int
     """Number of steps. Each rolls out and trains once."""
     learning_rate: float
-    """Peak learning rate, reached after the warm-up."""
-    warmup: int = 5
-    """Number of steps with linear warm-up."""
-    decay: bool = True
-    """Whether the learning rate then decays linearly to 0; else it stays constant."""
-    minibatches: int = 1
-    """Most optimizer steps per step. The rows are split between groups, so there are no more than groups."""
-    credit: AnyCredit = field(default_factory=SharedCredit)
-    """Function from the rewards of a group to advantages."""
-    loss: PolicyLoss = field(default_factory=PolicyLoss)
-    """Clip range, KL penalty, reduction, and treatment of stale tokens."""
-    mastered: Mastered | None = None
-    """Rule for well-mastered tokens, which are not trained; `None`: all tokens are trained."""
-    clip: float = 1.0
-    """Largest gradient norm."""
-    drift: float = 0.1
-    """Largest mean |log-probability of the trainer - of the sampler| before a step's first update."""
+    """Learning rate; with a warm-up, after it."""
     seed: int = 0
     """Seed of problems and sampling."""
     save_every: int = 10
@@ -62,17 +46,8 @@ class Optimization(ABC):
     """Number of steps between two progress lines if the output is not a terminal."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, self, "steps", "minibatches", "save_every", "record_every", "keep")
-        require_at_least(0, self, "warmup", "drift")
-        require_above_zero(self, "learning_rate", "clip")
-        if self.mastered is not None and self.loss.ratio != "token":
-            raise ValueError(f"ratio {self.loss.ratio!r} covers all tokens of a row: mastered ones cannot be masked")
-
-    def rate(self, step: int) -> float:
-        """Learning rate of a step, counted from 0."""
-        if step < self.warmup:
-            return self.learning_rate * (step + 1) / self.warmup
-        return self.learning_rate * ((self.steps - step) / max(1, self.steps - self.warmup) if self.decay else 1.0)
+        require_at_least(1, self, "steps", "save_every", "record_every", "keep")
+        require_above_zero(self, "learning_rate")
 
     @abstractmethod
     def require(self, context: int | None) -> None:
@@ -95,9 +70,50 @@ class Optimization(ABC):
         """The most important metrics of a step, as one line for the user."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimization(LoopSettings):
+    """Settings that determine the result, together with the model and the source of rows."""
+
+    warmup: int = 5
+    """Number of steps with linear warm-up."""
+    decay: bool = True
+    """Whether the learning rate then decays linearly to 0; else it stays constant."""
+    minibatches: int = 1
+    """Most optimizer steps per step. The rows are split between groups, so there are no more than groups."""
+    credit: AnyCredit = field(default_factory=SharedCredit)
+    """Function from the rewards of a group to advantages."""
+    loss: PolicyLoss = field(default_factory=PolicyLoss)
+    """Clip range, KL penalty, reduction, and treatment of stale tokens."""
+    mastered: Mastered | None = None
+    """Rule for well-mastered tokens, which are not trained; `None`: all tokens are trained."""
+    clip: float = 1.0
+    """Largest gradient norm."""
+    drift: float = 0.1
+    """Largest mean |log-probability of the trainer - of the sampler| before a step's first update."""
+
+    def __post_init__(self) -> None:
+        LoopSettings.__post_init__(self)
+        require_at_least(1, self, "minibatches")
+        require_at_least(0, self, "warmup", "drift")
+        require_above_zero(self, "clip")
+        if self.mastered is not None and self.loss.ratio != "token":
+            raise ValueError(f"ratio {self.loss.ratio!r} covers all tokens of a row: mastered ones cannot be masked")
+
+    def rate(self, step: int) -> float:
+        """Learning rate of a step, counted from 0."""
+        if step < self.warmup:
+            return self.learning_rate * (step + 1) / self.warmup
+        return self.learning_rate * ((self.steps - step) / max(1, self.steps - self.warmup) if self.decay else 1.0)
+
+
 def last_parts(line: Mapping[str, Any]) -> list[str]:
     """The last parts of the progress line of a step: whether it had nothing to train on, and its seconds."""
-    return ["nothing to train on"] * (line.get("trained_tokens") == 0) + [f"{sum(line['seconds'].values()):.0f} s"]
+    return ["nothing to train on"] * (not has_trained(line)) + [f"{sum(line['seconds'].values()):.0f} s"]
+
+
+def has_trained(line: Mapping[str, Any]) -> bool:
+    """Whether the step with these metrics had anything to train on."""
+    return line.get("trained_tokens") != 0 and line.get("gradient_norm", 0.0) is not None
 
 
 class Unmoved(Exception):

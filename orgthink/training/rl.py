@@ -1,4 +1,5 @@
-"""The loop of reinforcement learning. A step collects rows, trains on them and updates the sampler.
+"""The loop of trainings with rollouts. A step of reinforcement learning collects rows, trains on them and updates the
+sampler; one of evolution strategies is in `orgthink.training.evolution`.
 
 A `Source` provides the rows. In `orgthink.training.episodes` (AsyncThink, ParaManager) all traces of an episode share
 one reward. In `orgthink.training.marsrl` (MarsRL) each agent has its own.
@@ -10,7 +11,7 @@ records newer than the checkpoint are removed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -22,10 +23,10 @@ from orgthink.record.folder import Journal, RunFolder
 from orgthink.record.guard import Crash, raised
 from orgthink.runtime.clock import runner
 from orgthink.training import checkpoint
-from orgthink.training.backend import PolicyBackend
+from orgthink.training.backend import PolicyBackend, Weights
 from orgthink.training.interrupt import interrupt
 from orgthink.training.masking import mask_mastered
-from orgthink.training.optimization import Optimization, Unmoved, training_metrics, update
+from orgthink.training.optimization import LoopSettings, Optimization, Unmoved, has_trained, training_metrics, update
 from orgthink.training.rows import PolicyRow
 from orgthink.util.errors import UserError
 from orgthink.util.settings import typed
@@ -59,20 +60,13 @@ class Batch(NamedTuple):
     """Mean entropy of the policy over all its sampled tokens, in nats per token; `None` without any."""
 
 
-class Source(Protocol):
-    """Provides the rows of each step. Checkpoints contain its state between steps."""
+class Rollouts(Protocol):
+    """Provides what is rolled out. Checkpoints contain its state between steps."""
 
     def working(self, crash: Crash = raised) -> AbstractAsyncContextManager[None]:
         """Context in which rows are collected. It opens the source's own engines; UserError if one cannot be opened.
 
         `crash` stores the traceback of a bug that ends an episode. Without it, the bug ends the training.
-        """
-
-    async def collect(self, sampler: Engine, step: int, clock: Clock, record: Record) -> Batch:
-        """The rows of a step, counted from 0. `step` is also the version of the sampler's weights.
-
-        `record` is called with each episode. UserError for rows that cannot be trained on, EngineError if the sampler
-        fails.
         """
 
     def snapshot(self) -> Callable[[Path], None]:
@@ -82,6 +76,17 @@ class Source(Protocol):
         """Restore the state in a folder."""
 
 
+class Source(Rollouts, Protocol):
+    """Provides the rows of each step."""
+
+    async def collect(self, sampler: Engine, step: int, clock: Clock, record: Record) -> Batch:
+        """The rows of a step, counted from 0. `step` is also the version of the sampler's weights.
+
+        `record` is called with each episode. UserError for rows that cannot be trained on, EngineError if the sampler
+        fails.
+        """
+
+
 def train_policy(
     backend: PolicyBackend,
     source: Source,
@@ -89,19 +94,32 @@ def train_policy(
     run: RunFolder,
     report: Callable[[dict[str, Any]], None],
 ) -> Path:
+    """Reinforcement learning: see `run_steps`. UserError, which names the row or the file, if rewards or
+    log-probabilities are not numbers, or if the sampler drifts from the trainer."""
+    return run_steps(backend, source, settings, run, report, lambda place: _step(backend, settings, source, place))
+
+
+def run_steps(
+    weights: Weights,
+    source: Rollouts,
+    settings: LoopSettings,
+    run: RunFolder,
+    report: Callable[[dict[str, Any]], None],
+    step: Callable[[Progress], Awaitable[dict[str, Any]]],
+) -> Path:
     """Train to the last step, from the newest checkpoint in `run` if there is one. Returns the last checkpoint.
 
-    `source` is in its initial state. `report` gets the metrics of each step. At Ctrl-C the step ends, a checkpoint is
-    saved, and KeyboardInterrupt is raised; a second Ctrl-C raises it at once. UserError, which names the row or the
-    file, if rewards or log-probabilities are not numbers, or if the sampler drifts from the trainer: the last whole
-    step is saved. UserError at the end if no step had anything to train on.
+    `step` runs a step and returns its metrics; if it raises `Unmoved`, the last whole step is saved. `source` is in its
+    initial state. `report` gets the metrics of each step. At Ctrl-C the step ends, a checkpoint is saved, and
+    KeyboardInterrupt is raised; a second Ctrl-C raises it at once. UserError at the end if no step had anything to
+    train on.
     """
     with run.journal(redo=None) as journal:
-        progress = _Progress(backend, source, settings, run, journal)
+        progress = Progress(weights, source, settings, run, journal)
         with interrupt(lambda: f"step {progress.step + 1}") as interrupted, runner() as running:
             progress.restore()
             try:
-                running.run(_train(progress, source, interrupted.is_set, report))
+                running.run(_train(progress, source, step, interrupted.is_set, report))
             except EngineError as error:
                 raise UserError(f"the sampler failed: {error}; continue with --resume {run.path}") from error
     if not progress.trained:
@@ -113,17 +131,21 @@ def train_policy(
 
 
 async def _train(
-    progress: _Progress, source: Source, interrupted: Callable[[], bool], report: Callable[[dict[str, Any]], None]
+    progress: Progress,
+    source: Rollouts,
+    step: Callable[[Progress], Awaitable[dict[str, Any]]],
+    interrupted: Callable[[], bool],
+    report: Callable[[dict[str, Any]], None],
 ) -> None:
     """The remaining steps of a training."""
-    backend, settings = progress.backend, progress.settings
+    settings = progress.settings
     if progress.step >= settings.steps:
         return
     async with source.working(progress.journal.crash):
-        await backend.sync_sampler(str(progress.step))
+        await progress.weights.sync_sampler(str(progress.step))
         while progress.step < settings.steps:
             try:
-                line = await _step(backend, settings, source, progress)
+                line = await step(progress)
             except Exception as error:
                 if not isinstance(error, Unmoved):
                     raise
@@ -138,13 +160,13 @@ async def _train(
                 raise KeyboardInterrupt
 
 
-class _Progress:
+class Progress:
     """The steps that are done, and their checkpoints."""
 
     def __init__(
-        self, backend: PolicyBackend, source: Source, settings: Optimization, run: RunFolder, journal: Journal
+        self, weights: Weights, source: Rollouts, settings: LoopSettings, run: RunFolder, journal: Journal
     ) -> None:
-        self.backend, self.settings, self.journal = backend, settings, journal
+        self.weights, self.settings, self.journal = weights, settings, journal
         self._source, self._run, self._write_source = source, run, source.snapshot()
         self._saved = self.step = 0
         self.trained = False
@@ -163,7 +185,7 @@ class _Progress:
 
     def _open(self, folder: Path) -> int:
         """Restore a checkpoint. Returns the number of bytes of recorded episodes."""
-        self.backend.load(folder)
+        self.weights.load(folder)
         state = checkpoint.state(folder)
         self._source.load(folder)
         recorded = typed(int, state.get("recorded"), folder / "trainer.json")
@@ -179,7 +201,7 @@ class _Progress:
     def advance(self, line: dict[str, Any]) -> None:
         """Log a step that is done."""
         self.step, self._write_source = self.step + 1, self._source.snapshot()
-        self.trained = self.trained or line["trained_tokens"] > 0
+        self.trained = self.trained or has_trained(line)
         self.journal.log(**line)
         self._recorded = self.journal.size
 
@@ -187,7 +209,7 @@ class _Progress:
         """Write a checkpoint of the steps that are done."""
 
         def fill(folder: Path) -> None:
-            self.backend.save(folder)
+            self.weights.save(folder)
             self._write_source(folder)
             say_made_for(folder / "model", self.settings.made_for)
 
@@ -202,7 +224,7 @@ class _Progress:
             checkpoint.say_saved(self._run.path, self.step)
 
 
-async def _step(backend: PolicyBackend, settings: Optimization, source: Source, progress: _Progress) -> dict[str, Any]:
+async def _step(backend: PolicyBackend, settings: Optimization, source: Source, progress: Progress) -> dict[str, Any]:
     """Run one step. Returns its metrics. Unmoved for an error before its first update."""
     clock, step = Clock(), progress.step
     try:

@@ -22,7 +22,7 @@ from orgthink.runtime.organization import Organization
 from orgthink.tasks import task_named
 from orgthink.tasks.task import endless
 from orgthink.util.concurrency import run_all
-from orgthink.util.errors import UserError, require_above_zero, require_at_least
+from orgthink.util.errors import UserError, require_at_least
 
 SLOTS = 192
 """Requests that the local sampler decodes in parallel. A step rolls out more episodes than that."""
@@ -52,9 +52,8 @@ class Rollout:
     """Roles that are trained; empty: every role without a model in `models`."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, self, "max_tokens", "problems")
-        require_at_least(2, self, "group")  # an advantage is relative to other attempts
-        require_above_zero(self, "temperature")
+        require_at_least(1, self, "max_tokens", "problems", "group")
+        require_at_least(0, self, "temperature")
         for name, model in self.models.items():
             if name in self.roles:
                 raise ValueError(f"roles and models both name {name}: a trained role has no frozen model")

@@ -14,8 +14,10 @@ from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.models.lora import LoraSettings
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.budget import Limits
+from orgthink.training.evolution import EvolutionSettings
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.recipes import papers
+from orgthink.training.recipes.evolution import Evolution
 from orgthink.training.recipes.jobs import Mars, Pairs, Policy
 from orgthink.training.rl_settings import RlSettings
 from orgthink.training.rollout import Rollout
@@ -52,6 +54,13 @@ ASYNCTHINK = Policy(
     model=None,
 )
 """AsyncThink with four agents and 384 tokens a segment, after a cold start."""
+
+EVOLUTION = Evolution(
+    EvolutionSettings(replace(ASYNCTHINK.settings.rollout, group=1, temperature=0.0), steps=100, learning_rate=0.005),
+    model=None,
+    lora=LoraSettings(8),
+)
+"""Evolution strategies over an adapter, with greedy members as in the paper: 16 × 8 episodes a step."""
 
 VERIFIER_CORRECTOR = Mars(
     replace(

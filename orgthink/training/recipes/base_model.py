@@ -57,26 +57,14 @@ class FromModel:
     """Low-rank adapter to train instead of the weights; `None`: all weights are trained."""
     template: dict[str, Any] = field(default_factory=dict)
     """Arguments of the model's chat template, such as `enable_thinking`. The trained model keeps them."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Data type of the weights."""
     device: str = "auto"
     """`cpu`, `cuda`, or `auto` for whichever is available."""
-    mixed_precision: bool | None = None
-    """Whether to compute in bfloat16, with weights, gradients and optimizer in float32; `None`: for weights of at least
-    100 MB in float32 on a device that is fast in bfloat16."""
-    gradient_checkpointing: bool = False
-    """Whether the backward pass computes each layer again, in place of storing what it needs of all layers: much less
-    memory, about a third more time. verl does so on GPUs anyway."""
     settings: Any
     """Settings of the training."""
 
     def how(self, folder: Path) -> dict[str, Any]:
         """Keyword arguments that open the model of this folder for training."""
-        device, dtype, mixed = resolve_device(self.device), getattr(torch, self.dtype), self.mixed_precision
-        if mixed is None:
-            mixed = dtype is torch.float32 and fastest_dtype(folder, device) is torch.bfloat16
-        own = {"lora": self.lora, "dtype": dtype, "device": device, "seed": self.settings.seed}
-        return {**own, "mixed_precision": mixed, "gradient_checkpointing": self.gradient_checkpointing}
+        return {"lora": self.lora, "device": resolve_device(self.device), "seed": self.settings.seed}
 
     @property
     def former_adapter(self) -> Path | None:
@@ -84,12 +72,8 @@ class FromModel:
         return Path(self.model) if self.lora and self.model and is_adapter(Path(self.model)) else None
 
     def open(self, folder: Path) -> Trainable:
-        """Open the model of this folder for training, with the adapter that training goes on with. A line says if it
-        computes in bfloat16 and was not told to."""
+        """Open the model of this folder for training, with the adapter that training goes on with."""
         how = self.how(folder)
-        if how["mixed_precision"] and self.mixed_precision is None:
-            other = "mixed_precision=false: all in float32"
-            show(f"orgthink: training in bfloat16, with weights in float32 ({other})", error=True)
         if count() > 1 and (self.lora is not None or isinstance(self.settings, Optimization)):
             raise UserError(
                 "torchrun is for fine-tuning of whole weights: start this training without it; reinforcement learning "
@@ -112,11 +96,6 @@ class FromModel:
         if self.template:
             Tokenizer(folder, self.template)
         resolve_device(self.device)
-        if self.dtype != "float32" and self.lora is None:
-            raise UserError(
-                f"in {self.dtype} most updates of whole weights are rounded away: train with --lora 16, or "
-                "mixed_precision=true in place of dtype"
-            )
 
     def start_folder(self, folder: RunFolder) -> Path:
         """The folder of the model that a training opens. UserError if it needs the first weights and they changed."""
@@ -128,6 +107,43 @@ class FromModel:
             weights = {file.name: sha256(file) for place in places for file in place.glob("*.safetensors")}
             require_unchanged(folder, "base.json", base, weights)
         return base
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithGradients(FromModel):
+    """Common fields of trainings that compute gradients of an existing model."""
+
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Data type of the weights."""
+    mixed_precision: bool | None = None
+    """Whether to compute in bfloat16, with weights, gradients and optimizer in float32; `None`: for weights of at least
+    100 MB in float32 on a device that is fast in bfloat16."""
+    gradient_checkpointing: bool = False
+    """Whether the backward pass computes each layer again, in place of storing what it needs of all layers: much less
+    memory, about a third more time. verl does so on GPUs anyway."""
+
+    def how(self, folder: Path) -> dict[str, Any]:
+        """Keyword arguments that open the model of this folder for training."""
+        own, dtype, mixed = FromModel.how(self, folder), getattr(torch, self.dtype), self.mixed_precision
+        if mixed is None:
+            mixed = dtype is torch.float32 and fastest_dtype(folder, own["device"]) is torch.bfloat16
+        own["dtype"] = dtype
+        return {**own, "mixed_precision": mixed, "gradient_checkpointing": self.gradient_checkpointing}
+
+    def open(self, folder: Path) -> Trainable:
+        """The same. A line says if it computes in bfloat16 and was not told to."""
+        if self.mixed_precision is None and self.how(folder)["mixed_precision"]:
+            other = "mixed_precision=false: all in float32"
+            show(f"orgthink: training in bfloat16, with weights in float32 ({other})", error=True)
+        return FromModel.open(self, folder)
+
+    def require(self) -> None:
+        FromModel.require(self)
+        if self.dtype != "float32" and self.lora is None:
+            raise UserError(
+                f"in {self.dtype} most updates of whole weights are rounded away: train with --lora 16, or "
+                "mixed_precision=true in place of dtype"
+            )
 
 
 def model_folder(model: str | None) -> Path:

@@ -27,7 +27,7 @@ from orgthink.training.marsrl.pipeline import Pipeline
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.optimization import Optimization
 from orgthink.training.recipes.base_model import (
-    FromModel,
+    WithGradients,
     model_folder,
     require_same_problems,
     require_unchanged,
@@ -64,7 +64,7 @@ class Job(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs(FromModel):
+class Pairs(WithGradients):
     """Supervised fine-tuning on the query–response pairs of `orgthink synth` (section 3.1 of AsyncThink)."""
 
     settings: SftSettings
@@ -81,7 +81,7 @@ class Pairs(FromModel):
     """c of these traces."""
 
     def require(self) -> None:
-        FromModel.require(self)
+        WithGradients.require(self)
         if self.pairs is None and self.task is None:
             raise UserError(
                 "this recipe trains on your own pairs: name their file with --pairs, or with --task a task whose "
@@ -133,7 +133,7 @@ def _made_for(pairs: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Trajectories(FromModel):
+class Trajectories(WithGradients):
     """Supervised fine-tuning on managers' trajectories that `orgthink eval` records (section 3.2 of ParaManager)."""
 
     settings: SftSettings
@@ -150,7 +150,7 @@ class Trajectories(FromModel):
     """Largest number of tokens in a trajectory, at most the model's context; longer trajectories are left out."""
 
     def require(self) -> None:
-        FromModel.require(self)
+        WithGradients.require(self)
         if self.episodes is None:
             raise UserError("this recipe trains on your own trajectories: name their run folder with --episodes")
         self._selected(model_folder(self.model))
@@ -172,7 +172,7 @@ class Trajectories(FromModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reinforced(FromModel, ABC):
+class Reinforced(WithGradients, ABC):
     """Common fields of all reinforcement learning."""
 
     settings: Optimization
@@ -188,7 +188,7 @@ class Reinforced(FromModel, ABC):
     """With `lora`: one adapter for all that is trained, or one for each of the trained roles."""
 
     def require(self) -> None:
-        FromModel.require(self)
+        WithGradients.require(self)
         if self.lora is not None and self.lora.dropout:
             raise UserError("reinforcement learning needs lora.dropout=0: the sampler has no dropout")
         if self.adapters == "roles" and (self.lora is None or self.sampler != "local"):
@@ -240,7 +240,7 @@ class Reinforced(FromModel, ABC):
 
     def how(self, folder: Path) -> dict[str, Any]:
         roles = self.settings.rollout.trained if self.adapters == "roles" else ()
-        return {**FromModel.how(self, folder), "roles": roles}
+        return {**WithGradients.how(self, folder), "roles": roles}
 
     def backend(self, folder: Path) -> EmbeddedBackend:
         """Open the model for training and again for sampling. UserError if the folder has no usable model."""

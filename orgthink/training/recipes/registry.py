@@ -12,8 +12,9 @@ from orgthink.export.trackers import tracking
 from orgthink.models.trainable import resolve_device
 from orgthink.record.folder import TRACKER, RunFolder
 from orgthink.tasks.task import MissingFile
+from orgthink.training.optimization import LoopSettings
 from orgthink.training.recipes.adjust import put
-from orgthink.training.recipes.jobs import Job, Reinforced, Report
+from orgthink.training.recipes.jobs import Job, Report
 from orgthink.util.errors import UserError
 from orgthink.util.references import absolute
 from orgthink.util.registry import Registry, made
@@ -33,10 +34,12 @@ RECIPES: Registry[Job | type[Job]] = Registry(
         "trajectories": "orgthink.training.recipes.jobs:Trajectories",
         "policy": "orgthink.training.recipes.jobs:Policy",
         "marsrl": "orgthink.training.recipes.jobs:Mars",
+        "evolution-strategies": "orgthink.training.recipes.evolution:Evolution",
         "asyncthink": "orgthink.training.recipes.any_model:ASYNCTHINK",
         "asyncthink-cold-start": "orgthink.training.recipes.any_model:COLD_START",
         "verifier-corrector": "orgthink.training.recipes.any_model:VERIFIER_CORRECTOR",
         "paramanager": "orgthink.training.recipes.any_model:PARAMANAGER",
+        "evolution": "orgthink.training.recipes.any_model:EVOLUTION",
         "asyncthink-sft": "orgthink.training.recipes.papers:ASYNCTHINK_SFT",
         "asyncthink-qwen3-countdown-sft": "orgthink.training.recipes.papers:ASYNCTHINK_COUNTDOWN_SFT",
         "asyncthink-qwen3-math-sft": "orgthink.training.recipes.papers:ASYNCTHINK_MATH_SFT",
@@ -192,8 +195,8 @@ def go_on(folder: RunFolder, report: Report) -> Path:
 
 
 def outlook(job: Job) -> dict[str, Any]:
-    """The job as config.json would store it and, for reinforcement learning, its bounds per step."""
-    bounds = {"bounds": job.settings.bounds()} if isinstance(job, Reinforced) else {}
+    """The job as config.json would store it and, with rollouts, its bounds per step."""
+    bounds = {"bounds": job.settings.bounds()} if isinstance(job.settings, LoopSettings) else {}
     return {"job": {"kind": RECIPES.name_of(type(job)), **plain(job)}, **bounds}
 
 
@@ -210,7 +213,7 @@ def unnamed(job: Job) -> list[str]:
             job.require()
         else:
             resolve_device(job.device)
-            if isinstance(job, Reinforced):
+            if isinstance(job.settings, LoopSettings):
                 job.settings.require(None)
     except MissingFile as missing:
         return [*options, f"{missing.file} (the problems of rollout.task)"]

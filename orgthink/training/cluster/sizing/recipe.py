@@ -92,11 +92,11 @@ def work_of(job: Job | None, config: Mapping[str, Any]) -> Work:
     """Work of a step that uses every budget in full; without a job, 64 problems of 8 short attempts."""
     if job is None:
         return Work(problems=64, group=8, agents=1, concurrent=1, prompt=PROMPT, sampled=ROW)
-    if isinstance(job, Reinforced):
-        if isinstance(job.settings, RlSettings):
-            return _work_of_episodes(job.settings, job.context(config.get(POSITIONS)))
-        if isinstance(job.settings, MarsSettings):
-            return _work_of_chains(job.settings)
+    if isinstance(job, Reinforced) and isinstance(job.settings, RlSettings):
+        return _work_of_episodes(job.settings, job.context(config.get(POSITIONS)))
+    if isinstance(job.settings, MarsSettings):
+        return _work_of_chains(job.settings)
+    if not hasattr(job.settings, "batch_rows"):
         raise UserError(f"the work of a step of {type(job.settings).__name__} is not known")
     rows, longest = job.settings.batch_rows, getattr(job, "longest", None) or ROW
     if rows is None:  # as many as make `batch_tokens`
