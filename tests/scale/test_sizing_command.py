@@ -15,6 +15,7 @@ from orgthink.training.cluster.sizing.model import config_of
 from orgthink.training.cluster.sizing.plan import ACCELERATORS
 from orgthink.training.cluster.sizing.recipe import PAPERS, model_of, plans
 from orgthink.training.recipes import registry as recipes
+from orgthink.training.recipes.evolution import Evolution
 from orgthink.training.recipes.jobs import Reinforced
 from orgthink.util.errors import UserError
 
@@ -27,6 +28,10 @@ def test_every_recipe_has_its_plans():
         if not (hasattr(job, "model") or hasattr(job, "shape")):
             with pytest.raises(UserError, match="trains no model"):
                 model_of(name, job)
+            continue
+        if isinstance(job, Evolution):
+            with pytest.raises(UserError, match="the work of a step of EvolutionSettings is not known"):
+                plans(job, config_of("qwen3-0.6b"), 4, "h100")
             continue
         model = None if getattr(job, "model", "its own") or name in PAPERS else "qwen3-0.6b"
         (first, *_) = found = plans(job, config_of(model or model_of(name, job)), 4, "h100")

@@ -165,7 +165,7 @@ def test_ctrl_c_saves_the_step(runs: Runs, tmp_path: Path) -> None:
 @pytest.mark.parametrize("job", [ASYNCTHINK, replace(ASYNCTHINK_SFT, lora=LoraSettings(2))], ids=["rl", "lora"])
 def test_what_several_processes_do_not_train(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base_model, "count", lambda: 2)
-    monkeypatch.setattr(base_model.FromModel, "how", lambda self, folder: {"mixed_precision": False})
+    monkeypatch.setattr(base_model.WithGradients, "how", lambda self, folder: {"mixed_precision": False})
     with pytest.raises(UserError, match=r"without it.*--backend verl"):
         job.open(tmp_path)  # type: ignore[attr-defined]
 

@@ -28,7 +28,7 @@ from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.models.decoder import Decoder
 from orgthink.models.lora import ADAPTER, LoraSettings, matrices_of
 from orgthink.models.trainable import open_trainable
-from orgthink.record.episode import Episode
+from orgthink.record.episode import Episode, Origin
 from orgthink.record.folder import RunFolder
 from orgthink.rewards import EpisodeReward, Score
 from orgthink.rewards.asyncthink import AsyncThinkReward
@@ -52,7 +52,8 @@ class SmallNumbers(EpisodeReward):
     """The share of numbers below 50 among the sampled words."""
 
     def __call__(self, episode: Episode) -> Score:
-        said = "".join(span.text for span in episode.root.spans[1:]).split()
+        sampled = (s for trace in episode.traces for s in trace.spans if s.origin is Origin.SAMPLED)
+        said = "".join(span.text for span in sampled).split()
         return Score(sum(word.isdigit() and int(word) < 50 for word in said) / max(1, len(said)))
 
 
@@ -211,10 +212,11 @@ def test_a_stopped_run_goes_on_to_the_bit(tiny_policy, tmp_path, monkeypatch, ti
 
 @pytest.mark.parametrize("organization", ["asyncthink", "verifier-corrector", "paramanager"])
 def test_any_organization(tiny_policy, tmp_path, organization):
-    rollout = replace(ROLLOUT, organization=OrganizationSpec(organization, {"prompts": TERSE}), limits=Limits(3))
-    if organization == "paramanager":
-        rollout = replace(rollout, organization=OrganizationSpec(organization, {"prompts": TERSE, "pool": {"a": "x"}}))
-    (line,) = evolved(TINY, tmp_path / "run", replace(SETTINGS, rollout=replace(rollout, max_tokens=16), steps=1))
+    own = {"pool": {"a": "x"}, "tools": []} if organization == "paramanager" else {}
+    rollout = replace(ROLLOUT, organization=OrganizationSpec(organization, {"prompts": TERSE, **own}), limits=Limits(3))
+    rollout = replace(rollout, max_tokens=16, temperature=1.0)
+    settings = replace(SETTINGS, rollout=rollout, reward=SmallNumbers(), steps=1)
+    (line,) = evolved(TINY, tmp_path / "run", settings)
     assert line["step_tokens"] > 0 and line["broken_groups"] == 0
 
 
