@@ -229,7 +229,7 @@ def _chats(trace: Trace) -> Iterator[tuple[int, _Content]]:
             yield index, _chat(trace, span, read if known else None, _json(given), last=not decoded)
             given = []
         else:
-            given.append(_message("assistant" if span.origin is Origin.SAMPLED else "user", span.text))
+            given.append(_message("assistant" if span.decoded else "user", span.text))
         read += span.tokens
         known = known and span.token_ids is not None  # otherwise the count is an estimate
 

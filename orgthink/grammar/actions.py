@@ -29,6 +29,16 @@ class Fork:
 
 
 @dataclass(frozen=True, slots=True)
+class Tell:
+    """Give a follow-up to a worker that was joined, and continue. The worker goes on from the context that it has."""
+
+    key: str
+    """Identifier of its sub-query."""
+    query: str
+    """The follow-up as written, spaces included."""
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
     """Wait for a sub-query; decoding pauses after the tag until something is injected."""
 
@@ -75,7 +85,7 @@ class Deliver:
     key: str
 
 
-Action = Think | Fork | Join | Answer | Return | Malformed
+Action = Think | Fork | Tell | Join | Answer | Return | Malformed
 """What a text may say."""
 Command = Action | Cancel | Poll | Deliver
 """What the runtime does for an agent: what the agent says in its text or by calls, and what is due."""

@@ -27,6 +27,7 @@ from orgthink.grammar.actions import (
     Malformed,
     Return,
     Scanner,
+    Tell,
     Think,
 )
 from orgthink.record.episode import FormatError
@@ -45,8 +46,8 @@ _NUMBER = re.compile(r"(-*([0-9]|\{\}))+")
 
 @dataclass(frozen=True)
 class Dialect:
-    """The tags: `<…>`, with `{}` for the key in the tags of Fork and Join. The scanner also accepts a keyed tag without
-    its hyphen. Two tags of one role may not differ only in numbers."""
+    """The tags: `<…>`, with `{}` for the key in the tags of Fork, Tell and Join. The scanner also accepts a keyed tag
+    without its hyphen. Two tags of one role may not differ only in numbers."""
 
     fork: tuple[str, str] = ("<FORK-{}>", "</FORK-{}>")
     join: str = "<JOIN-{}>"
@@ -54,9 +55,11 @@ class Dialect:
     """Text before (it may be empty) and after the text that a Join injects."""
     answer: tuple[str, str] = ("<ANSWER>", "</ANSWER>")
     returns: tuple[str, str] = ("<RETURN>", "</RETURN>")
+    tell: tuple[str, str] = ("<TELL-{}>", "</TELL-{}>")
+    """Read only where workers are persistent."""
 
     def __post_init__(self) -> None:
-        keyed = (*self.fork, self.join, *filter(None, self.joined[:1]), self.joined[1])
+        keyed = (*self.fork, *self.tell, self.join, *filter(None, self.joined[:1]), self.joined[1])
         plain = (*self.answer, *self.returns)
         for tags, form, written in ((keyed, _KEYED, "<NAME-{}>"), (plain, _PLAIN, "<NAME>")):
             for tag in tags:
@@ -72,6 +75,8 @@ class Dialect:
         tags = {
             "fork": self.fork[0],
             "fork_end": self.fork[1],
+            "tell": self.tell[0],
+            "tell_end": self.tell[1],
             "join": self.join,
             **({"joined": self.joined[0]} if self.joined[0] else {}),
             "join_end": self.joined[1],
@@ -87,7 +92,7 @@ class Dialect:
     @cached_property
     def longest(self) -> int:
         """Characters of the longest tag. A `<` without `>` in so many characters does not begin a tag."""
-        tags = (*self.fork, self.join, *self.joined, *self.answer, *self.returns)
+        tags = (*self.fork, *self.tell, self.join, *self.joined, *self.answer, *self.returns)
         return max(len(tag.replace("{}", "9" * _DIGITS)) for tag in tags)
 
     def compile(self, names: Iterable[str]) -> re.Pattern[str]:
@@ -106,6 +111,8 @@ class Dialect:
                 return text
             case Fork(key, query):
                 return f"{self.fork[0].format(key)}{query}{self.fork[1].format(key)}"
+            case Tell(key, query):
+                return f"{self.tell[0].format(key)}{query}{self.tell[1].format(key)}"
             case Join(key):
                 return self.join.format(key)
             case Answer(text):
@@ -140,7 +147,7 @@ class Dialect:
 
 DIALECT = Dialect()
 
-_CLOSES = {"fork": "fork_end", "answer": "answer_end", "return": "return_end"}
+_CLOSES = {"fork": "fork_end", "tell": "tell_end", "answer": "answer_end", "return": "return_end"}
 
 
 def _keyed(tag: str) -> tuple[str, ...]:
@@ -163,7 +170,7 @@ class AsyncThinkScanner(Scanner):
     """
 
     def __init__(self, *names: str, dialect: Dialect = DIALECT) -> None:
-        """`names` are the elements of this role: fork, join, answer, return."""
+        """`names` are the elements of this role: fork, tell, join, answer, return."""
         ends = {"join": "join_end", **_CLOSES}
         self._dialect = dialect
         self._tags = dialect.compile([*names, *(ends[name] for name in names)])
@@ -179,7 +186,8 @@ class AsyncThinkScanner(Scanner):
         ends = {"answer": dialect.answer[1], "return": dialect.returns[1]}
         joins = _keyed(dialect.join) if "join" in names else ()
         self.stops = (*(end for name, end in ends.items() if name in names), *joins)
-        self.signals = _keyed(dialect.fork[1]) if "fork" in names else ()
+        ended = [tags[1] for name, tags in (("fork", dialect.fork), ("tell", dialect.tell)) if name in names]
+        self.signals = tuple(tag for end in ended for tag in _keyed(end))
 
     @property
     def incomplete(self) -> bool:
@@ -228,7 +236,7 @@ class AsyncThinkScanner(Scanner):
 
     def _tag(self, tag: Tag, events: list[Event]) -> None:
         name, written, opened = tag.lastgroup or "", tag[0], self._open
-        outside = opened is None or opened.lastgroup == "fork"
+        outside = opened is None or opened.lastgroup in ("fork", "tell")
         self.quoted = self._thinking and outside and name.startswith(("answer", "return"))
         if self.quoted:
             self._take(written)
@@ -254,19 +262,23 @@ class AsyncThinkScanner(Scanner):
         match opened.lastgroup:
             case "fork":
                 return Fork(self._key(opened), body)
+            case "tell":
+                return Tell(self._key(opened), body)
             case "answer":
                 return Answer(body)
             case _:
                 return Return(body)
 
 
-def organizer_scanner(dialect: Dialect = DIALECT) -> AsyncThinkScanner:
-    return AsyncThinkScanner("fork", "join", "answer", dialect=dialect)
+def organizer_scanner(dialect: Dialect = DIALECT, *, tells: bool = False) -> AsyncThinkScanner:
+    """An organizer's scanner; `tells` where its workers are persistent."""
+    return AsyncThinkScanner("fork", *(("tell",) if tells else ()), "join", "answer", dialect=dialect)
 
 
-def worker_scanner(dialect: Dialect = DIALECT, *, forks: bool = False) -> AsyncThinkScanner:
-    """A worker's scanner; `forks` for a worker that may fork other workers."""
-    return AsyncThinkScanner(*(("fork", "join") if forks else ()), "return", dialect=dialect)
+def worker_scanner(dialect: Dialect = DIALECT, *, forks: bool = False, tells: bool = False) -> AsyncThinkScanner:
+    """A worker's scanner; `forks` for a worker that may fork other workers, `tells` if those are persistent."""
+    own = ("fork", *(("tell",) if tells else ()), "join") if forks else ()
+    return AsyncThinkScanner(*own, "return", dialect=dialect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,18 +345,23 @@ def _injection_ends(text: str, dialect: Dialect) -> dict[int, int]:
 class Keys:
     """Tracks the keys in use and finds actions that are format errors (section 3.2 of the paper).
 
-    A key is in use from its Fork until its Join, or until it is cancelled. An invalid action changes nothing.
+    A key is in use from its Fork or Tell until its Join, or until it is cancelled. An invalid action changes nothing.
     """
 
-    def __init__(self, capacity: int, *, queue: bool = False) -> None:
-        """`capacity` includes the organizer. With `queue` a Fork beyond the capacity waits and is no error."""
-        self._workers, self._queue = capacity - 1, queue
+    def __init__(self, capacity: int, *, queue: bool = False, persistent: bool = False) -> None:
+        """`capacity` includes the organizer. With `queue` a Fork beyond the capacity waits and is no error. A joined
+        worker that is `persistent` takes no place until it is told something."""
+        self._workers, self._queue, self._persistent = capacity - 1, queue, persistent
         self.taken: set[str] = set()
+        self.known: set[str] = set()
+        """Keys of persistent workers that were joined."""
 
     def check(self, action: Command) -> FormatError | None:
         """Apply an action; return its format error instead if it has one."""
         match action:
-            case Fork(key):
+            case Fork(key) | Tell(key):
+                if isinstance(action, Tell) and (key in self.taken or key not in self.known):
+                    return FormatError.UNKNOWN_TELL
                 if key in self.taken:
                     return FormatError.DUPLICATE_FORK
                 if len(self.taken) >= self._workers and not self._queue:
@@ -354,6 +371,9 @@ class Keys:
                 if key not in self.taken:
                     return FormatError.UNKNOWN_JOIN
                 self.taken.remove(key)
+                self.known.discard(key)
+                if self._persistent and not isinstance(action, Cancel):
+                    self.known.add(key)
             case Malformed():
                 return FormatError.MALFORMED_TAG
         return None

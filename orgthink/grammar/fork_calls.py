@@ -2,6 +2,7 @@
 
     fork {"task": sub-query} → id        join {"id": id} → returned text
     cancel {"id": id}                    status {} → which sub-queries are done
+    tell {"id": id, "task": sub-query}, where workers are persistent
 
 Ids are numbers from 1 on. Unlike in the tags it is the runtime that gives them, so no key is forked twice.
 """
@@ -9,9 +10,10 @@ Ids are numbers from 1 on. Unlike in the tags it is the runtime that gives them,
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
-from orgthink.grammar.actions import Cancel, Command, Fork, Join, Poll
+from orgthink.grammar.actions import Cancel, Command, Fork, Join, Poll, Tell
 from orgthink.grammar.strict_json import dump, kind
 from orgthink.grammar.toolcall import BadCall, ToolCall
 
@@ -39,23 +41,32 @@ FORK_TOOLS = (
 )
 """The calls, as prompts and servers describe them."""
 
-NAMES = tuple(tool["name"] for tool in FORK_TOOLS)
-"""Names of these calls."""
+_AGAIN = (
+    _described("join", "Waits until a worker is done and returns its result. After a tell, join it again.", id=_WHICH),
+    _described("tell", "Gives a joined worker, which still knows its work, a next subtask.", id=_WHICH, task=_TASK),
+)
+PERSISTENT_TOOLS = (FORK_TOOLS[0], _AGAIN[0], *FORK_TOOLS[2:], _AGAIN[1])
+"""The same where workers are persistent."""
 
-_ARGUMENTS = {tool["name"]: tuple(tool["parameters"]["properties"]) for tool in FORK_TOOLS}
+NAMES = tuple(tool["name"] for tool in PERSISTENT_TOOLS)
+"""Names of all these calls: no other tool has them."""
 
 
-def read_command(call: ToolCall | BadCall, key: str) -> Command:
+def fork_tools(*, persistent: bool) -> tuple[dict[str, Any], ...]:
+    return PERSISTENT_TOOLS if persistent else FORK_TOOLS
+
+
+def read_command(call: ToolCall | BadCall, key: str, *, persistent: bool = False) -> Command:
     """The command of a call; a Fork gets the key. ValueError, with the reason, for an invalid call."""
     if isinstance(call, BadCall):
         raise ValueError(call.problem)
-    _require(call)
+    _require(call, fork_tools(persistent=persistent))
     match call.name:
-        case "fork":
+        case "fork" | "tell":
             task = call.arguments["task"]
             if not isinstance(task, str):
                 raise ValueError(f'"task" is the text of the subtask, not {kind(task)}')
-            return Fork(key, task)
+            return Fork(key, task) if call.name == "fork" else Tell(_id(call.arguments["id"]), task)
         case "join":
             return Join(_id(call.arguments["id"]))
         case "cancel":
@@ -64,11 +75,12 @@ def read_command(call: ToolCall | BadCall, key: str) -> Command:
             return Poll()
 
 
-def _require(call: ToolCall) -> None:
+def _require(call: ToolCall, tools: Iterable[dict[str, Any]]) -> None:
     """ValueError for a call of another name, or with other arguments."""
-    if call.name not in _ARGUMENTS:
-        raise ValueError(f"there is no tool {call.name[:64]!r}: it is one of {', '.join(NAMES)}")
-    expected = _ARGUMENTS[call.name]
+    known = {tool["name"]: tuple(tool["parameters"]["properties"]) for tool in tools}
+    if call.name not in known:
+        raise ValueError(f"there is no tool {call.name[:64]!r}: it is one of {', '.join(known)}")
+    expected = known[call.name]
     if set(call.arguments) != set(expected):
         form = "{" + ", ".join(f'"{name}": …' for name in expected) + "}"
         raise ValueError(f"the arguments of {call.name} are {form}")

@@ -6,10 +6,10 @@ make calls.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orgthink.grammar.actions import Command, Fork, Join, Malformed, Scanner
+from orgthink.grammar.actions import Command, Join, Malformed, Scanner
 from orgthink.grammar.asyncthink import Dialect
 from orgthink.grammar.fork_calls import NAMES, read_command
 from orgthink.grammar.solution import after_thinking
@@ -96,6 +96,7 @@ def _not_done(why: str) -> str:
 
 _NOTICES: dict[str, str] = {
     FormatError.POOL_OVERFLOW: "too many workers at once: join or cancel one first",
+    FormatError.UNKNOWN_TELL: "no worker with this id has been joined: join it first, or fork another one",
     FormatError.UNKNOWN_JOIN: "no worker has this id, or it was joined or cancelled before",
 }
 """Descriptions of format errors for models."""
@@ -113,14 +114,16 @@ class CallForm:
     session: Session
     forks: bool
     """Whether it may have workers."""
+    workers: Collection[str]
+    """Ids of the workers that it has forked: numbers from 1 on."""
+    persistent: bool = False
+    """Whether it may tell them something later."""
     rounds: Rounds | None = None
     """Makes its tool calls. Without tools and workers, everything it writes is text."""
     _text: str = ""
     """The latest reply."""
     _turns: int = 0
     """Replies with calls so far."""
-    _forked: int = 0
-    """Workers so far: ids are numbers from 1 on."""
     _calls: Sequence[ToolCall | BadCall] = ()
     """Calls of the turn."""
     _responses: list[Response] = field(default_factory=list)
@@ -159,7 +162,7 @@ class CallForm:
             self._tools[place] = call
         else:
             try:
-                command = read_command(call, str(self._forked + 1))
+                command = read_command(call, str(len(self.workers) + 1), persistent=self.persistent)
             except ValueError as error:
                 problem = str(error)
                 command = Malformed(call.text if isinstance(call, BadCall) else render_call(call))
@@ -184,7 +187,6 @@ class CallForm:
         return render_responses(Response(call.name or "", CallStatus.OK, value) for call, value in named)
 
     def done(self, command: Command, outcome: str) -> None:
-        self._forked += isinstance(command, Fork)
         self._respond(CallStatus.OK, outcome)
 
     async def refuse(self, command: Command, why: str) -> None:

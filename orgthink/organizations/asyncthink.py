@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from orgthink.grammar.actions import Answer, Cancel, Deliver, Fork, Join, Malformed, Poll, Return
+from orgthink.grammar.actions import Answer, Cancel, Deliver, Fork, Join, Malformed, Poll, Return, Tell
 from orgthink.grammar.asyncthink import DIALECT, Dialect, Keys, organizer_scanner, worker_scanner
-from orgthink.grammar.fork_calls import FORK_TOOLS
+from orgthink.grammar.fork_calls import fork_tools
 from orgthink.organizations import AnyOrganization, identical_below
 from orgthink.organizations.agent_forms import CallForm, Form, TagForm, WorkerTools
 from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.request import unmarked_answer
+from orgthink.organizations.team import Team
 from orgthink.record.episode import Message, Problem, StopReason
 from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.budget import BudgetExhausted
@@ -20,6 +21,9 @@ from orgthink.runtime.organization import Organization, fork_organization
 from orgthink.runtime.session import Session
 from orgthink.tools.tool import Tool
 from orgthink.tools.toolbox import descriptions, listed
+
+_WORKER_TURNS = {"inherit": ("inherited", "delegate", "alone"), "persistent": ("follow_up",)}
+"""Templates of what workers are told by setting."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,9 @@ class AsyncThink(Organization):
     delivery: Literal["join", "push"] = "join"
     """When a result arrives: at its Join; or `push`, also without a Join, before the next token after it is there (by
     calls, with the next responses)."""
+    workers: Literal["once", "persistent"] = "once"
+    """Whether a worker that was joined is over; or it is `persistent`: a Tell gives it another sub-query, on which it
+    works with the context that it has."""
     dialect: Dialect = DIALECT
     """Spelling of the tags."""
     protocol: Literal["tags", "tools", "auto"] = "tags"
@@ -63,21 +70,26 @@ class AsyncThink(Organization):
             raise ValueError(
                 "worker_context=inherit is for workers that are agents without tools: leave out worker and worker_tools"
             )
-        for template in self._extensions:
-            prompt(self.prompts, template, Problem("", "", ""))
+        if self._persistent and self.worker is not None:
+            raise ValueError("workers=persistent is for workers that are agents: leave out worker")
         by_calls = () if self.protocol == "tags" else ("organizer_tools",)
-        if by_calls or self.worker_tools:
-            for template in (*by_calls, "worker_tools", "forking", "using", "calling"):
-                prompt(self.prompts, template, Problem("", "", ""))
+        calling = ("worker_tools", "forking", "using", "calling") if by_calls or self.worker_tools else ()
+        beyond = (template for name in self._extensions for template in (name, *_WORKER_TURNS.get(name, ())))
+        for template in (*by_calls, *calling, *beyond):
+            prompt(self.prompts, template, Problem("", "", ""))
 
     @property
     def _inherits(self) -> bool:
         return self.worker_context == "inherit"
 
     @property
+    def _persistent(self) -> bool:
+        return self.workers == "persistent"
+
+    @property
     def _extensions(self) -> tuple[str, ...]:
         """Settings beyond the paper that are on: templates that describe them to agents that fork."""
-        on = {"inherit": self._inherits, "push": self.delivery == "push"}
+        on = {"inherit": self._inherits, "push": self.delivery == "push", "persistent": self._persistent}
         return tuple(name for name, is_on in on.items() if is_on)
 
     @property
@@ -119,15 +131,16 @@ class _Organized:
     session: Session
     tools: Mapping[str, Tool]
     """Tools of workers."""
+    teams: dict[Agent, Team] = field(default_factory=dict)
+    """Of agents that may fork."""
 
     async def done(self, agent: Agent) -> Result | str | None:
         """Execute the commands of an agent until it answers or returns.
 
         A worker's malformed tags are text: the format errors of section 3.2 are those of organizers.
         """
-        settings, form = self.settings, self._form(agent)
-        keys = Keys(self.session.capacity, queue=settings.overflow == "queue")
-        workers: dict[str, Agent] = {}
+        settings, team = self.settings, self.teams.setdefault(agent, self._new_team())
+        form, keys = self._form(agent, team.workers), team.keys
         async for command in form.commands(lambda: self._due(agent, keys)):
             if isinstance(command, Malformed) and agent is not self.session.root:
                 continue
@@ -143,16 +156,8 @@ class _Organized:
                 await form.refuse(command, fault)
                 continue
             match command:
-                case Fork(key):
-                    try:
-                        workers[key] = self._fork(agent, command, form)
-                        form.done(command, key)
-                    except BudgetExhausted as error:
-                        if not settings.tolerant:
-                            raise
-                        agent.failed(error)
-                        keys.taken.remove(key)
-                        await form.refuse(command, str(error))
+                case Fork() | Tell():
+                    await self._start(agent, command, form, team)
                 case Join(key):
                     await form.join(key)
                 case Deliver(key):
@@ -161,7 +166,7 @@ class _Organized:
                     await self.session.cancel(agent, key)
                     form.done(command, "cancelled")
                 case Poll():
-                    form.done(command, _progress(workers, keys.taken))
+                    form.done(command, team.progress)
                 case Answer(text) | Return(text):
                     return text.strip()
         return form.ending(self.problem)
@@ -171,6 +176,23 @@ class _Organized:
         ready = self.session.ready(agent) if self.settings.delivery == "push" else ()
         return next((Deliver(key) for key in ready if key in keys.taken), None)
 
+    async def _start(self, agent: Agent, command: Fork | Tell, form: Form, team: Team) -> None:
+        """Let a worker start, unless the budget forbids it."""
+        key = command.key
+        try:
+            match command:
+                case Fork():
+                    team.workers[key] = self._fork(agent, command, form)
+                case Tell():
+                    team.workers[key] = self._follow_up(agent, command, team)
+            form.done(command, key)
+        except BudgetExhausted as error:
+            if not self.settings.tolerant:
+                raise
+            agent.failed(error)
+            team.keys.taken.remove(key)
+            await form.refuse(command, str(error))
+
     def _fork(self, parent: Agent, fork: Fork, form: Form) -> Agent:
         """Start a new worker on its sub-query. Where the budget is deep enough, it may have workers of its own."""
         query, forks = fork.query.strip(), parent.account.depth > 1
@@ -178,10 +200,24 @@ class _Organized:
             return fork_organization(self.session, parent, fork.key, self.settings.worker, query, self._context)
         if not self.settings._inherits:
             return self._started(parent, fork.key, self.agent("worker", forks=forks, query=query), query)
-        telling = "inherited_tools" if self._calls("worker") else "inherited"
-        delegating = self._prompt("delegate" if forks else "alone")[0].content
-        note = form.first_turn(self._prompt(telling, query=query, delegating=delegating)[0].content)
+        delegating, calls = self._text("delegate" if forks else "alone"), self._calls("worker")
+        note = form.first_turn(self._text("inherited", calls=calls, query=query, delegating=delegating))
         return self._started(parent, fork.key, self.session.agent("worker", (), inherits=parent), query, note)
+
+    def _follow_up(self, parent: Agent, tell: Tell, team: Team) -> Agent:
+        """Fork the worker again: an agent that begins with all that the worker has read and sampled, and with its
+        team."""
+        worker, query = team.workers[tell.key], tell.query.strip()
+        child = self.session.agent("worker", (), inherits=worker)
+        if worker in self.teams:
+            self.teams[child] = self.teams[worker]
+            self.teams[child].keys.taken.clear()  # they ended with it
+        turn = self._text("follow_up", calls=self._calls("worker"), query=query)
+        return self._started(parent, tell.key, child, query, turn)
+
+    def _new_team(self) -> Team:
+        queue = self.settings.overflow == "queue"
+        return Team(Keys(self.session.capacity, queue=queue, persistent=self.settings._persistent))
 
     def _started(self, parent: Agent, key: str, child: Agent, query: str, turn: str = "") -> Agent:
         """Fork a worker. `turn` is the next turn in its context, where that is not a prompt of its own."""
@@ -203,7 +239,8 @@ class _Organized:
             known = named in style_named(self.settings.prompts).templates
             return self.session.agent(role, self._prompt(named if known else role, **values))
         native, tools = self.session.native_calls(role), self._tools(role)
-        offered = (*(FORK_TOOLS if forks else ()), *descriptions(tools))
+        own = fork_tools(persistent=self.settings._persistent) if forks else ()
+        offered = (*own, *descriptions(tools))
         values["forking"] = self._prompt("forking", **values)[0].content if forks else ""
         values["using"] = self._prompt("using")[0].content if tools else ""
         if offered and not native:
@@ -213,31 +250,26 @@ class _Organized:
 
     def _instructions(self, *, calls: bool) -> dict[str, str]:
         """What a prompt says of the settings that are on, by the name of the template; and what a worker sees."""
-        known = style_named(self.settings.prompts).templates
-
-        def text(name: str) -> str:
-            found = next((one for one in ((f"{name}_tools",) if calls else ()) + (name,) if one in known), None)
-            return "" if found is None else self._prompt(found)[0].content
-
-        texts = {name: text(name) for name in self.settings._extensions}
-        return texts | {"sight": texts.get("inherit") or text("isolated")}
+        texts = {name: self._text(name, calls=calls) for name in self.settings._extensions}
+        return texts | {"sight": texts.get("inherit") or self._text("isolated", calls=calls, missing="")}
 
     @property
     def _context(self) -> str:
         """Context of a worker, in addition to its sub-query."""
         return self.problem.statement if self.settings.worker_context == "question" else self.problem.instruction
 
-    def _form(self, agent: Agent) -> Form:
+    def _form(self, agent: Agent, workers: Mapping[str, Agent]) -> Form:
         """The form in which an agent gives commands."""
         organizes, settings = agent is self.session.root, self.settings
         forks = organizes or agent.account.depth > 0
         if not self._calls(agent.role):
-            dialect = settings.dialect
-            scanner = organizer_scanner(dialect) if organizes else worker_scanner(dialect, forks=forks)
+            dialect, tells = settings.dialect, settings._persistent
+            organizing = organizer_scanner(dialect, tells=tells)
+            scanner = organizing if organizes else worker_scanner(dialect, forks=forks, tells=tells)
             return TagForm(agent, self.session, scanner, dialect, settings.tolerant)
         tools = self._tools(agent.role)
         rounds = settings.worker_tools.rounds(agent, self.session, tools, settings.prompts, forks) if tools else None
-        return CallForm(agent, self.session, forks, rounds)
+        return CallForm(agent, self.session, forks, workers, settings._persistent, rounds)
 
     def _calls(self, role: str) -> bool:
         """Whether agents of a role give commands by calls."""
@@ -248,11 +280,11 @@ class _Organized:
     def _tools(self, role: str) -> Mapping[str, Tool]:
         return self.tools if role == "worker" else {}
 
+    def _text(self, template: str, *, calls: bool = False, missing: str | None = None, **values: str) -> str:
+        """The text of a template. For agents that make calls it is that of its form for calls, if the style has one."""
+        known = style_named(self.settings.prompts).templates
+        named = f"{template}_tools" if calls and f"{template}_tools" in known else template
+        return missing if missing is not None and named not in known else self._prompt(named, **values)[0].content
+
     def _prompt(self, template: str, **values: str) -> tuple[Message, ...]:
         return prompt(self.settings.prompts, template, self.problem, capacity=self.session.capacity, **values)
-
-
-def _progress(workers: Mapping[str, Agent], forked: Container[str]) -> str:
-    """Lists which workers are done."""
-    named = ((key, "at work" if worker.result is None else "done") for key, worker in workers.items() if key in forked)
-    return "\n".join(f"{key}: {progress}" for key, progress in named) or "no worker"

@@ -93,6 +93,8 @@ class FormatError(StrEnum):
     """A reply of a manager without a call."""
     MALFORMED_CALL = "MALFORMED_CALL"
     """A call that cannot be made: unreadable, unknown, or with arguments that do not fit."""
+    UNKNOWN_TELL = "UNKNOWN_TELL"
+    """A follow-up to a worker that has not been joined."""
     TRUNCATED = "TRUNCATED"
     """The organizer ran out of tokens."""
 

@@ -55,7 +55,8 @@ def organizing(seed: int, *, tools: bool = False, tell: bool = False) -> Callabl
             kinds += [call("tell", id=int(key), task="more.")] if tell else []
             return words + "".join(rng.choices(kinds, k=rng.randrange(1, 4)))
         kinds = [f" <FORK-{key}> q{rng.randrange(99)} </FORK-{key}>", f" <JOIN-{key}>", " w", " w w w"]
-        kinds += [f" <TELL-{key}> more </TELL-{key}>"] if tell else []
+        joined = [one for one in "123" if f"</JOIN-{one}>" in own]
+        kinds += [f" <TELL-{one}> more </TELL-{one}>" for one in ([key, *4 * joined] if tell else [])]
         return words + "".join(f"{rng.choice(kinds)}{' w' * rng.randrange(3)}" for _ in range(rng.randrange(1, 6)))
 
     return rule
