@@ -84,6 +84,8 @@ class System:
     """Name of a training, or adapter of a cold start."""
     budget: float = 1.0
     """Budget of an agent, or of a segment, in segments of the training."""
+    others: tuple[str, ...] = ()
+    """Trainings whose adapters of roles replace those of its own training."""
     settings: tuple[str, ...] = ()
     task: str | None = None
     """Its task, if it is not that of the size."""
@@ -111,6 +113,8 @@ class Design:
     """Conditions of the gate, and whether the metrics of its steps meet them."""
     outcome: Callable[[str, Episode], Outcome]
     """What is stored of an episode, by the label of its row."""
+    roles: bool = False
+    """Whether trainings have an adapter for each role: `adapters=roles`."""
     first: int = 3
     """Trainings of `main` before all others, and those on which its variants are evaluated."""
 
@@ -187,17 +191,17 @@ def train(e: Experiment, name: str, arguments: Iterable[str]) -> None:
 
 
 def pack(adapter: Path, target: Path, base: str) -> None:
-    """Copy an adapter in half precision, with the base by its name, so that it can travel."""
+    """Copy an adapter, or those of roles, in half precision, with the base by its name, so that it can travel."""
     from safetensors.torch import load_file, save_file
 
     place = target.with_name(f".{target.name}")
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(adapter, place)
-    weights = place / "adapter_model.safetensors"
-    save_file({name: one.half() for name, one in load_file(weights).items()}, weights, metadata={"format": "pt"})
-    config = json.loads((place / "adapter_config.json").read_text())
-    text = json.dumps({**config, "base_model_name_or_path": base}, indent=2)
-    (place / "adapter_config.json").write_text(text + "\n")
+    for config in place.rglob("adapter_config.json"):
+        weights = config.with_name("adapter_model.safetensors")
+        save_file({name: one.half() for name, one in load_file(weights).items()}, weights, metadata={"format": "pt"})
+        text = json.dumps({**json.loads(config.read_text()), "base_model_name_or_path": base}, indent=2)
+        config.write_text(text + "\n")
     write_sums(place)
     place.rename(target)
 
@@ -292,10 +296,11 @@ def ended(e: Experiment, name: str, n: int) -> list[Episode]:
     return episodes if len(episodes) == n and not any(map(engine_failed, episodes)) else []
 
 
-def develop(e: Experiment, name: str, label: str, how: System, goal: str) -> None:
-    """Evaluate an adapter on development problems, and print what it solves."""
+def develop(e: Experiment, name: str, label: str, how: System, goal: str, adapter: str | None = None) -> list[Episode]:
+    """Evaluate an adapter, by default that of this name, on development problems, and print what it solves."""
     split = ["--split", "train", "--seed", "1000", "--temperature", "1"]
-    episodes = evaluation(e, f"development-{name}", name, label, how, e.size.development, split)
+    episodes = evaluation(e, f"development-{name}", adapter or name, label, how, e.size.development, split)
     if episodes:
         share = fmean(one.grade is not None and one.grade.all_correct for one in episodes)
         print(f"{name}: {share:.0%} of {len(episodes)} development problems solved (goal: {goal})")
+    return episodes

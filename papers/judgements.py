@@ -43,12 +43,12 @@ def judgements(episode: Episode, form: VerdictForm) -> list[Judgement]:
             _verdict(verifier, form),
             solution_grade(episode, judged).all_correct,
         )
-        for verifier, judged in _with_draft(agents_of_root(episode))
+        for verifier, judged in with_draft(agents_of_root(episode))
         if verifier.role == "verifier" and "/verification-" in verifier.agent  # and not a review of its own report
     ]
 
 
-def _with_draft(traces: Iterable[Trace]) -> Iterator[tuple[Trace, Trace]]:
+def with_draft(traces: Iterable[Trace]) -> Iterator[tuple[Trace, Trace]]:
     """Each verifier and corrector with the agent whose solution it got."""
     draft: Trace | None = None
     for trace in traces:

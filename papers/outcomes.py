@@ -30,8 +30,9 @@ class Outcome:
     """Sampled tokens of all agents."""
     forks: int = 0
     """Agents that an organizer forked."""
-    judged: tuple[tuple[bool, bool], ...] = ()
-    """For each verdict: whether the solution was right, and whether the verifier passed it."""
+    judged: tuple[tuple[int, ...], ...] = ()
+    """For each verdict: whether the solution was right, whether the verifier passed it, and how many parts of it were
+    checked, where that is stored."""
     followed: bool = True
     """Whether no agent made a format error."""
     cut_off: bool | None = None

@@ -24,10 +24,13 @@ def evaluate(e: Experiment, label: str, seed: int, temperature: float) -> None:
     piece, adapter = f"{label}-{seed}-{temperature:g}", how.training if seed == UNTRAINED else f"{how.training}-{seed}"
     if outcomes.path_of(piece, e.out / "outcomes").exists():
         return
-    if not (e.dry or e.adapter(adapter).is_dir()):
-        print(f"{label}: {adapter} is not trained")
+    needed = [e.adapter(one) for one in (adapter, *(f"{other}-{seed}" for other in how.others))]
+    if missing := [one.name for one in needed if not (e.dry or one.is_dir())]:
+        print(f"{label}: {missing[0]} is not trained")
         return
-    episodes = evaluation(e, piece, adapter, label, how, e.size.held_out, ["--temperature", f"{temperature:g}"])
+    model = f"papers.variants:roles:{','.join(map(str, needed))}" if e.design.roles and seed != UNTRAINED else None
+    split = ["--temperature", f"{temperature:g}"]
+    episodes = evaluation(e, piece, adapter, label, how, e.size.held_out, split, model)
     if episodes:
         name = row_name(label, temperature)
         found = (replace(e.design.outcome(name, one), training=seed) for one in episodes)

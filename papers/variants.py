@@ -15,6 +15,9 @@ from orgthink.credit.accepted import AcceptedCredit
 from orgthink.credit.shared import SharedCredit, credit
 from orgthink.engines import engine_spec, open_local
 from orgthink.engines.engine import Engine
+from orgthink.engines.local.engine import LocalEngine
+from orgthink.models.adapters import adapter_in, base_of, is_adapter
+from orgthink.models.trainable import resolve_device
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
 from orgthink.training.episodes import Episodes, grouped, whole_groups
@@ -85,6 +88,17 @@ def imitation(recipe: Policy) -> Replay:
     gradient is that of supervised fine-tuning."""
     settings = replace(recipe.settings, credit=AcceptedCredit(), loss=PolicyLoss(old="pois"))
     return Replay(settings=settings, model=None)
+
+
+async def roles(rest: str, *, threaded: bool = True, slots: int = 256, **settings: Any) -> Engine:
+    """The local engine with an adapter for each role: `--model papers.variants:roles:FOLDER,FOLDER`. The last
+    adapter of a role counts."""
+    found = [place for folder in rest.split(",") for place in sorted(Path(folder).iterdir()) if is_adapter(place)]
+    base, device = engine_spec(base_of(found[0])).folder, resolve_device("auto")
+    engine = await open_local(str(base), threaded=threaded, slots=slots, device=device, **settings)
+    assert isinstance(engine, LocalEngine)
+    await engine.update_adapters({place.name: adapter_in(place) for place in found}, "roles")
+    return engine
 
 
 async def cuda(rest: str, *, threaded: bool = True, slots: int = 256, **settings: Any) -> Engine:
