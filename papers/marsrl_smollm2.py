@@ -126,11 +126,13 @@ def gate(steps: list[dict]) -> list[tuple[str, bool]]:
     groups = sum(line["groups"] for line in steps)
     mixed = 1 - sum(line["flat_groups"] for line in steps) / max(1, groups)
     known = [line["tokens"] | {"right": line["right"]["solver"]} for line in steps if line["tokens"]["verifier-1"]]
-    longer, right = (change(known, name) for name in ("verifier-1", "right")) if len(known) > 1 else (None, None)
+    if len(known) < 2:
+        return [("solutions in two steps or more that a verifier can read", False)]
+    longer, right = (change(known, name) for name in ("verifier-1", "right"))
     return [
         (f"groups with different rewards {mixed:.0%} (at least 40 %)", mixed >= 0.4),
-        (f"tokens of verifiers {longer}, last minus first steps (at least +5)", bool(longer and longer.mean >= 5)),
-        (f"right solutions {right} (upper end at least 0)", bool(right and right.high >= 0)),
+        (f"tokens of verifiers {longer.mean:+.1f}, last minus first steps (at least +5)", (longer.mean or 0) >= 5),
+        (f"right solutions {right.mean:+.2f}, upper end {right.high:+.2f} (at least 0)", (right.high or 0) >= 0),
     ]
 
 

@@ -25,6 +25,8 @@ from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.evaluation.grading import grade
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.verdict import Verdict, read_report
+from orgthink.models.adapters import WEIGHTS
+from orgthink.models.lora import read_tensors
 from orgthink.organizations.prompts import style_named
 from orgthink.organizations.verifier_corrector import VerifierCorrector
 from orgthink.record.episode import Episode, Sampling
@@ -251,17 +253,20 @@ def test_a_tiny_experiment_runs_to_its_end(tmp_path: Path, capfd, monkeypatch):
     monkeypatch.setattr(stages, "together", lambda jobs, work: [one() for one in work])
     model, out = tiny_model(tmp_path / "llama", "bytes", context=4096), tmp_path / "out"
     given = ["--size", "tiny", "--model", str(model), "--out", str(out)]
+    rewards = Path(__file__).with_name("varied_role_reward.py").resolve()
 
-    def run(*asked: str) -> int:
-        return stages.main(DESIGN, ["run", *asked, *given])
+    def run(*asked: str, reward: str = "VariedRole") -> int:
+        return stages.main(DESIGN, ["run", *asked, *given, "--set", f"reward.kind={rewards}:{reward}"])
 
     assert run("cold-start") == 0
     assert run("gate") == 1, "a random model does not pass"
-    assert run("main:0", "solver-only:0", "shared:0", "accepted:0") == 0
+    assert run("main:0", "solver-only:0", "accepted:0") == run("shared:0", reward="VariedEpisode") == 0
     roles = {
         name: {one.name for one in (out / "adapters" / name).iterdir() if one.is_dir()}
         for name in ("main-0", "solver-only-0")
     }
+    before, after = (read_tensors(out / "adapters" / name / WEIGHTS) for name in ("cold-start", "main-0/solver"))
+    assert any((after[name] != before[name]).any() for name in before)
     assert roles == {"main-0": {"solver", "verifier", "corrector"}, "solver-only-0": {"solver"}}
     evaluated = ("before", "main", "solver-only", "vote-3", "choice-2", "fresh", "shared", "accepted", "other-solver")
     assert run(*(f"evaluate:{label}" for label in evaluated)) == 0
