@@ -15,7 +15,8 @@ from orgthink.measure.summary import summarise
 from orgthink.measure.usage import forks, sampled_tokens
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
-from orgthink.util.errors import needing, required
+from orgthink.util.errors import required
+from orgthink.util.install import needing
 from orgthink.view.picture import grid
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from orgthink.models.hub import fetched
 from orgthink.models.tokenizer import Tokenizer
 from orgthink.record.episode import Problem
 from orgthink.tasks import task_named
-from orgthink.training.coldstart.countdown import ALL, ScanTeacher
 from orgthink.training.coldstart.lesson import lesson
+from papers.asyncthink_variants import teacher
 
-TEACHERS = {"countdown-small": ScanTeacher(), "countdown-all": ALL}
+COUNTDOWNS = ("countdown-small", "countdown-all")
 CAPACITY = 4
 
 
@@ -37,7 +37,7 @@ class Cost:
 
 def costs(task: str, problem: Problem, structures: int, count: Callable[[str], int]) -> Iterator[Cost]:
     """The costs of random structures that leave nothing out, whatever the length of their segments."""
-    write, rng = replace(TEACHERS[task], segment=inf, omitted=0.0).write, random.Random(problem.id)
+    write, rng = replace(teacher(task), segment=inf, omitted=0.0).write, random.Random(problem.id)
     for _ in range(structures):
         root, *workers = (trace.text for trace in write(problem, CAPACITY, rng))
         episode = lesson(problem, CAPACITY, "paper", root, workers, "program", count)
@@ -66,7 +66,7 @@ def row(pairs: list[tuple[Cost, Cost]]) -> str:
 def main() -> None:
     """Print a table for each task."""
     tokenizer = Tokenizer(fetched("smollm2"))
-    for task in TEACHERS:
+    for task in COUNTDOWNS:
         found = shortest(task, 60, 60, cache(lambda text: len(tokenizer.encode(text))))
         by_size = defaultdict(list)
         for (numbers, _), pairs in found.items():

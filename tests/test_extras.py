@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orgthink.util import errors
-from orgthink.util.errors import UserError, needing, pip_install
+from orgthink.util import install
+from orgthink.util.errors import UserError
+from orgthink.util.install import needing, pip_install
 
 ROOT = Path(__file__).parent.parent
 
@@ -22,7 +23,7 @@ def installed(folder: Path, origin: dict | None, monkeypatch: pytest.MonkeyPatch
     if origin is not None:
         (information / "direct_url.json").write_text(json.dumps(origin))
     monkeypatch.syspath_prepend(str(folder / "site"))
-    monkeypatch.setattr(errors, "HERE", folder / "site")
+    monkeypatch.setattr(install, "HERE", folder / "site")
 
 
 def clone(folder: Path) -> Path:

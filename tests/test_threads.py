@@ -15,14 +15,14 @@ import pytest
 import torch
 
 from orgthink.util import threads
-from orgthink.util.threads import given_up, in_thread, set_threads, use_all_cores
+from orgthink.util.threads import PROGRAMS, given_up, off_loop, set_threads, use_all_cores
 
 HANGING = """
 import asyncio, time
-from orgthink.util.threads import in_thread
+from orgthink.util.threads import PROGRAMS, off_loop
 
 async def main():
-    task = asyncio.create_task(in_thread(time.sleep, 1000))
+    task = asyncio.create_task(off_loop(PROGRAMS, time.sleep, 1000))
     await asyncio.sleep(0.1)
     task.cancel()
     await asyncio.wait([task])
@@ -42,11 +42,11 @@ def one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_cancelled_work_keeps_its_place_until_it_ends(one_worker: None) -> None:
     go = threading.Event()
-    task = asyncio.create_task(in_thread(go.wait))
+    task = asyncio.create_task(off_loop(PROGRAMS, go.wait))
     await asyncio.sleep(0.05)
     task.cancel()
     await asyncio.wait([task])
-    other = asyncio.create_task(in_thread(int))
+    other = asyncio.create_task(off_loop(PROGRAMS, int))
     await asyncio.sleep(0.05)
     assert not other.done()
     go.set()
@@ -69,7 +69,7 @@ async def test_at_most_so_many_work_at_once(monkeypatch: pytest.MonkeyPatch) -> 
             working -= 1
         return number
 
-    assert await asyncio.gather(*(in_thread(work, number) for number in range(20))) == list(range(20))
+    assert await asyncio.gather(*(off_loop(PROGRAMS, work, number) for number in range(20))) == list(range(20))
     assert most == 3
 
 
@@ -80,8 +80,8 @@ async def test_errors_are_raised_in_the_caller(one_worker: None) -> None:
             raise error
 
         with pytest.raises(seen):
-            await in_thread(fails)
-    assert await in_thread(int) == 0
+            await off_loop(PROGRAMS, fails)
+    assert await off_loop(PROGRAMS, int) == 0
 
 
 async def test_arguments_of_failed_work_are_released(one_worker: None) -> None:
@@ -99,8 +99,8 @@ async def test_arguments_of_failed_work_are_released(one_worker: None) -> None:
     try:
         for _ in range(3):
             with suppress(ValueError):
-                await in_thread(fails, Large())
-        await in_thread(int)
+                await off_loop(PROGRAMS, fails, Large())
+        await off_loop(PROGRAMS, int)
         assert [reference() for reference in left] == [None] * 3
     finally:
         gc.enable()
@@ -109,8 +109,8 @@ async def test_arguments_of_failed_work_are_released(one_worker: None) -> None:
 async def test_a_thread_that_cannot_start_takes_no_place(one_worker: None, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="can't start"):
         patch.setattr(threading.Thread, "start", fails_to_start)
-        await in_thread(int)
-    assert await asyncio.wait_for(in_thread(int), 30) == 0
+        await off_loop(PROGRAMS, int)
+    assert await asyncio.wait_for(off_loop(PROGRAMS, int), 30) == 0
 
 
 def fails_to_start(thread: threading.Thread) -> None:
@@ -126,7 +126,7 @@ async def test_work_is_told_that_its_caller_was_cancelled() -> None:
             pass
         noticed.set()
 
-    task = asyncio.create_task(in_thread(work))
+    task = asyncio.create_task(off_loop(PROGRAMS, work))
     while not begun.is_set():
         await asyncio.sleep(0.001)
     assert not noticed.is_set()

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from orgthink.cli.help import overview, rules
-from orgthink.util.errors import DEMO, EngineUnavailable, Failure, UserError, pick, pip_install
+from orgthink.util.errors import EngineUnavailable, Failure, UserError, pick
+from orgthink.util.install import DEMO, pip_install
 from orgthink.util.redaction import conceal, conceal_url
 from orgthink.util.registry import COMMANDS
 from orgthink.util.terminal import clean_tracebacks, give_up_output, one_line, show

@@ -14,8 +14,9 @@ from orgthink.evaluation.plan import up_to
 from orgthink.measure.accuracy import mixed
 from orgthink.record.folder import RunFolder, require_output
 from orgthink.tasks.task import Split
-from orgthink.util.errors import Failure, UserError, needing, user_input
+from orgthink.util.errors import Failure, UserError, user_input
 from orgthink.util.files import write_whole
+from orgthink.util.install import needing
 from orgthink.util.registry import registered_only
 from orgthink.util.terminal import show
 

@@ -37,7 +37,6 @@ class Models:
 def _known() -> dict[str, str]:
     """Names of models, and where they are."""
     known = {name: str(folder) for name in (*MODELS, *PACKAGES) if (folder := shipped(name))}
-    absent = {name: f"not on this machine: orgthink models fetch {name}" for name in PACKAGES if name not in known}
     return {
         **known,
         **{
@@ -45,5 +44,5 @@ def _known() -> dict[str, str]:
             for one in sorted(cache().glob("*/config.json"))
             if one.parent.name not in PACKAGES
         },
-        **absent,
+        **{name: f"not on this machine: orgthink models fetch {name}" for name in PACKAGES if name not in known},
     }

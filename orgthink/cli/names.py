@@ -17,7 +17,8 @@ from orgthink.tasks import TASKS
 from orgthink.tasks.task import TaskFamily
 from orgthink.tools import MORE_TOOLS
 from orgthink.tools.toolbox import TOOLS
-from orgthink.util.errors import needing, pick
+from orgthink.util.errors import pick
+from orgthink.util.install import needing
 from orgthink.util.registry import Registry
 from orgthink.util.terminal import show
 

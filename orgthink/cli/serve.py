@@ -22,8 +22,9 @@ from orgthink.evaluation.run import backings
 from orgthink.record.folder import RunFolder, dated
 from orgthink.runtime.clock import run_main
 from orgthink.util.concurrency import innermost
-from orgthink.util.errors import UserError, needing
+from orgthink.util.errors import UserError
 from orgthink.util.files import cut_torn_line, open_to_append
+from orgthink.util.install import needing
 from orgthink.util.redaction import conceal
 from orgthink.util.terminal import show
 

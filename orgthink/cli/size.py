@@ -10,7 +10,8 @@ from tyro.conf import Positional, arg
 
 from orgthink.cli.options import by_name
 from orgthink.cli.table import aligned
-from orgthink.util.errors import UserError, needing, user_input
+from orgthink.util.errors import UserError, user_input
+from orgthink.util.install import needing
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from orgthink.record.episode import Sampling
 from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.record.guard import failure_message
 from orgthink.runtime.clock import run_main
-from orgthink.util.errors import UserError, needing, required, user_input
+from orgthink.util.errors import UserError, required, user_input
+from orgthink.util.install import needing
 from orgthink.util.terminal import progress, show
 
 if TYPE_CHECKING:

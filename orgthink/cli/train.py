@@ -13,7 +13,8 @@ from orgthink.cli.options import REPEATS, FromFile, by_name
 from orgthink.cli.running import resumed, settings_of, written
 from orgthink.export.trackers import choose_tracker, require_tracker
 from orgthink.record.folder import RunFolder, require_vacant
-from orgthink.util.errors import UserError, needing, required, user_input
+from orgthink.util.errors import UserError, required, user_input
+from orgthink.util.install import needing
 from orgthink.util.terminal import progress, show
 
 if TYPE_CHECKING:

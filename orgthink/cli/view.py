@@ -171,7 +171,7 @@ class _Requests(BaseHTTPRequestHandler):
         body = text.encode("utf-8", "replace")
         self.send_response(status)
         kind = "application/json" if text is not content else "text/html" if status == 200 else "text/plain"
-        headers = {
+        for name, value in {
             "Content-Type": f"{kind}; charset=utf-8",
             "Content-Length": str(len(body)),
             "Content-Security-Policy": policy or "frame-ancestors 'none'",
@@ -179,8 +179,7 @@ class _Requests(BaseHTTPRequestHandler):
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "no-referrer",
             "Cross-Origin-Resource-Policy": "same-origin",
-        }
-        for name, value in headers.items():
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)

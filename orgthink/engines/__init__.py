@@ -25,7 +25,8 @@ from orgthink.engines.engine import Engine, EngineUnavailable
 from orgthink.models.adapters import base_of, is_adapter, merged
 from orgthink.models.context import RESERVED
 from orgthink.models.hub import cached, fetched, is_gguf, is_hub_id, resolve, source_of
-from orgthink.util.errors import DEMO, UserError, pick, pip_install, require_at_least, required, user_input
+from orgthink.util.errors import UserError, pick, require_at_least, required, user_input
+from orgthink.util.install import DEMO, pip_install
 from orgthink.util.references import is_reference, references, split_reference
 from orgthink.util.registry import Registry
 from orgthink.util.secrets import expand, referred
@@ -251,8 +252,9 @@ async def _open_server(spec: EngineSpec) -> Engine:
         from orgthink.models.tokenizer import Tokenizer
 
         tokenizer = Tokenizer(spec.folder, spec.template)
-    how = {"tokenizer": tokenizer, "concurrency": spec.streams, "template": spec.template}
-    return await EndpointEngine.open(spec.url or "", spec.model, **how)
+    return await EndpointEngine.open(
+        spec.url or "", spec.model, tokenizer=tokenizer, concurrency=spec.streams, template=spec.template
+    )
 
 
 async def open_local(rest: str, *, threaded: bool = True, slots: int = 128, **settings: Any) -> Engine:

@@ -11,7 +11,7 @@ from orgthink.record.guard import Crash, engine_failed
 from orgthink.tasks.task import Task
 from orgthink.util.concurrency import run_all
 from orgthink.util.errors import ErrorKind, Failure, UserError
-from orgthink.util.threads import in_thread
+from orgthink.util.threads import PROGRAMS, off_loop
 
 
 def grade(episode: Episode, task: Task) -> Episode:
@@ -39,7 +39,7 @@ def grade_or_keep(episode: Episode, task: Task) -> Episode:
 
 async def graded(episode: Episode, task: Task, *, threaded: bool = True) -> Episode:
     """`grade_or_keep`, in a thread unless `threaded` is false: a slow grader would block the other episodes."""
-    return await in_thread(grade_or_keep, episode, task) if threaded else grade_or_keep(episode, task)
+    return await off_loop(PROGRAMS, grade_or_keep, episode, task) if threaded else grade_or_keep(episode, task)
 
 
 async def grade_safely(episode: Episode, task: Task, crash: Crash, *, threaded: bool = True) -> Episode:

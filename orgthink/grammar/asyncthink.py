@@ -60,8 +60,7 @@ class Dialect:
 
     def __post_init__(self) -> None:
         keyed = (*self.fork, *self.tell, self.join, *filter(None, self.joined[:1]), self.joined[1])
-        plain = (*self.answer, *self.returns)
-        for tags, form, written in ((keyed, _KEYED, "<NAME-{}>"), (plain, _PLAIN, "<NAME>")):
+        for tags, form, written in ((keyed, _KEYED, "<NAME-{}>"), ((*self.answer, *self.returns), _PLAIN, "<NAME>")):
             for tag in tags:
                 if not form.fullmatch(tag):
                     raise UserError(f"{tag!r} is not a valid tag: write it as {written}")

@@ -166,8 +166,7 @@ def _own(rows: Sequence[Row]) -> Iterator[Column]:
 
 def _errors(rows: Sequence[Row]) -> Iterator[Column]:
     for kind, meaning in _ERRORS.items():
-        path = ("error_kinds", kind)
-        column = Column(f"error_kinds.{kind}", f"{kind} errors", "%", meaning, Better.LOWER, path=path)
+        column = Column(f"error_kinds.{kind}", f"{kind} errors", "%", meaning, Better.LOWER, path=("error_kinds", kind))
         if any(column.value(row)["mean"] for row in rows):
             yield column
 

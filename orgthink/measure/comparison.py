@@ -10,7 +10,7 @@ from typing import Any
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.estimate import Estimate, average
 from orgthink.measure.latency import critical_path
-from orgthink.measure.summary import Measure, compare
+from orgthink.measure.summary import Measure, compare, grouped
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode
 from orgthink.util.errors import UserError
@@ -26,10 +26,7 @@ COMPARED: Mapping[str, Measure] = {
 
 def by_organization(episodes: Iterable[Episode]) -> dict[str, list[Episode]]:
     """The episodes of each organization, in the order of their first ones."""
-    found: dict[str, list[Episode]] = {}
-    for episode in episodes:
-        found.setdefault(episode.organization, []).append(episode)
-    return found
+    return grouped(episodes, lambda episode: episode.organization)
 
 
 def paired(before: Sequence[Episode], after: Sequence[Episode]) -> dict[str, dict[str, Any]]:

@@ -139,8 +139,7 @@ def student(freedom: int) -> float:
 
 def _between(values: Sequence[float]) -> _Spread:
     """The spread of a mean over problems."""
-    variance = stdev(values) ** 2 / len(values) if len(values) > 1 else 0.0
-    return _Spread(fmean(values), variance, len(values) - 1)
+    return _Spread(fmean(values), stdev(values) ** 2 / len(values) if len(values) > 1 else 0.0, len(values) - 1)
 
 
 def _interval(spread: _Spread, n: int) -> Estimate:

@@ -74,8 +74,7 @@ def _recurrence(trace: Trace, children: dict[str, Recurrence]) -> Recurrence:
         if edge.kind is EdgeKind.FORK:
             agent.forked[edge.child] = i, edge.at - cuts[i - 1]
         else:
-            query = children[edge.child].latency
-            l.append(max(l[i - 1] + f[i], agent.starts(edge.child) + query))
+            l.append(max(l[i - 1] + f[i], agent.starts(edge.child) + children[edge.child].latency))
             i += 1
     l.append(l[-1] + f[-1])
     return agent

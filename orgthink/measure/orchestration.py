@@ -134,8 +134,7 @@ def cost(episode: Episode) -> float | None:
     A manager without forks spent nothing.
     """
     known = [trace.cost for trace in episode.traces if trace.cost is not None]
-    idle = managed(episode) and not episode.root.forks
-    return sum(known) if known or idle else None
+    return sum(known) if known or (managed(episode) and not episode.root.forks) else None
 
 
 def trajectory_tokens(episode: Episode) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from math import isfinite
@@ -114,14 +114,19 @@ def summarise(
     - `timed_alone`, if one episode ran at a time. Otherwise the order of queueing decides `seconds`, so that tables and
       pages leave them out.
     """
-    by_organization: defaultdict[str, list[Episode]] = defaultdict(list)
-    for episode in episodes:
-        by_organization[episode.organization].append(episode)
     alone = {"timed_alone": True} if timed_alone else {}
     return {
         name: _summary(attempts, (own or {}).get(name, {}), prices) | alone
-        for name, attempts in by_organization.items()
+        for name, attempts in grouped(episodes, lambda episode: episode.organization).items()
     }
+
+
+def grouped(episodes: Iterable[Episode], key: Callable[[Episode], str]) -> dict[str, list[Episode]]:
+    """The episodes with each key, in the order of their first ones."""
+    found: dict[str, list[Episode]] = {}
+    for episode in episodes:
+        found.setdefault(key(episode), []).append(episode)
+    return found
 
 
 def compare(first: Iterable[Episode], second: Iterable[Episode], measure: Measure = all_correct) -> Estimate:
@@ -170,9 +175,7 @@ def _summary(episodes: Sequence[Episode], own: Mapping[str, Measure], prices: Pr
 def _of_several(episodes: Sequence[Episode]) -> dict[str, Any]:
     """avg@k, pass@k and maj@k for k > 1 samples per problem. A problem with fewer than k graded samples has only the
     first one."""
-    samples: defaultdict[str, list[Episode]] = defaultdict(list)
-    for episode in episodes:
-        samples[episode.problem.id].append(episode)
+    samples = grouped(episodes, lambda episode: episode.problem.id)
     k = max(map(len, samples.values()))
     if k == 1:
         return {}
@@ -184,9 +187,7 @@ def _of_several(episodes: Sequence[Episode]) -> dict[str, Any]:
 
 def _by_task(episodes: Sequence[Episode]) -> dict[str, Any]:
     """What differs between the tasks of a mixture; nothing for one task."""
-    tasks: defaultdict[str, list[Episode]] = defaultdict(list)
-    for episode in episodes:
-        tasks[episode.problem.task].append(episode)
+    tasks = grouped(episodes, lambda episode: episode.problem.task)
     found = {
         task: {
             "n": len(own),

@@ -17,8 +17,7 @@ def solver_grade(episode: Episode) -> Grade | None:
     solvers = [trace for trace in agents_of_root(episode) if trace.role == "solver"]
     if episode.grade is None or not solvers or task_of(episode.problem) is None:
         return None
-    whole = [trace for trace in solvers if trace.status is Status.OK]
-    solver = [solvers[0], *whole][-1]
+    solver = [solvers[0], *[trace for trace in solvers if trace.status is Status.OK]][-1]
     try:
         return solution_grade(episode, solver)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):  # the record may come from elsewhere

@@ -101,8 +101,7 @@ class Layer(nn.Module):
     def _project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of [..., C]: [..., heads, D] each, rotated, and normed where the model does so."""
         query, key, value = self.heads
-        qkv = self.qkv(self.attention_norm(x)).unflatten(-1, (-1, self.head_dim))
-        qk, v = qkv.split((query + key, value), -2)
+        qk, v = self.qkv(self.attention_norm(x)).unflatten(-1, (-1, self.head_dim)).split((query + key, value), -2)
         if self.query_norm is not None and self.key_norm is not None:
             scale = torch.cat([self.query_norm.scale.expand(query, -1), self.key_norm.scale.expand(key, -1)])
             qk = F.rms_norm(qk, qk.shape[-1:], eps=self.query_norm.eps) * scale
@@ -167,11 +166,9 @@ class Decoder(nn.Module):
             seen = mask if layer in self.config.sliding_layers else None
             if seen is None and rectangles is not None:
                 return tree_attention(q, k, v, rectangles, scale).transpose(1, 2)
-            grouped = q.shape[1] != k.shape[1]
-            mixed = F.scaled_dot_product_attention(
-                q, k, v, attn_mask=seen, is_causal=seen is None, scale=scale, enable_gqa=grouped
-            )
-            return mixed.transpose(1, 2)
+            return F.scaled_dot_product_attention(
+                q, k, v, attn_mask=seen, is_causal=seen is None, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+            ).transpose(1, 2)
 
         return self.decode(ids_BT, positions, attend)
 

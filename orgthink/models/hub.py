@@ -16,8 +16,9 @@ from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from orgthink.models.model_files import indexed_weights
-from orgthink.util.errors import UserError, needing, pick, pip_install
+from orgthink.util.errors import UserError, pick
 from orgthink.util.files import made, sha256
+from orgthink.util.install import needing, pip_install
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import excerpt, reason, show
 

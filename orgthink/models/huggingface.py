@@ -20,7 +20,9 @@ from orgthink.models.decoder import Attend
 from orgthink.models.lora import ADAPTER, LoraSettings, read_tensors
 from orgthink.models.model_files import indexed_weights
 from orgthink.models.tree_attention import tree_attention
-from orgthink.util.errors import UserError, needing
+from orgthink.models.weights import require_finite
+from orgthink.util.errors import UserError
+from orgthink.util.install import needing
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import reason
 
@@ -327,6 +329,7 @@ def open_model(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
                 f"the weights in {folder} do not match its config.json: {kind.replace('_keys', '')} {names[0]}"
                 + (f" and {len(names) - 1} more" if len(names) > 1 else "")
             )
+    require_finite(model.state_dict(), folder)
     AttentionInterface.register(ATTENTION, _attention)
     AttentionMaskInterface.register(ATTENTION, sdpa_mask)
     with _quiet():

@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from orgthink.models.weights import require_finite
 from orgthink.util.files import require_file_to_read
 
 ADAPTER = "adapter"
@@ -126,8 +127,7 @@ class _Changed(torch.autograd.Function):
         parts = [rows[:, span] for span in ctx.spans]
         of_inner = torch.cat([part @ up.to(part.dtype) for part, up in zip(parts, ups, strict=True)], -1) * ctx.scale
         of_ups = [ctx.scale * (part.T @ own) for part, own in zip(parts, inner, strict=True)]
-        of_x = (of_inner @ down.to(of_inner.dtype)).view_as(x)
-        return gradient, of_x, None, None, of_inner.T @ flat, *of_ups
+        return gradient, (of_inner @ down.to(of_inner.dtype)).view_as(x), None, None, of_inner.T @ flat, *of_ups
 
 
 def peft_name(layer: str, side: str) -> str:
@@ -194,6 +194,8 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file. ValueError if it is missing or damaged."""
     try:
         require_file_to_read(file)
-        return load_file(file)
+        weights = load_file(file)
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{file} cannot be read: {error}") from error
+    require_finite(weights, file)
+    return weights

@@ -26,8 +26,8 @@ from orgthink.util.settings import lacks
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import reason
 
-SECONDS = 10.0
-"""Processor seconds for reading a template, and for a prompt."""
+SECONDS, PROMPT_SECONDS = 10.0, 1.0
+"""Processor seconds for reading a template, and for a prompt: the event loop waits for short ones."""
 LONGEST = 1 << 24
 """Characters of a prompt."""
 PROCESS = IsolatedProcess(__name__)
@@ -55,7 +55,8 @@ def chat_template(folder: Path, arguments: Iterable[str] = ()) -> Any:
 
 
 def _ask(source: str, values: Any = None) -> Any:
-    found, error = PROCESS.ask([SECONDS, source, values]) or (None, f"it takes more than {SECONDS:g} s")
+    seconds = SECONDS if values is None else PROMPT_SECONDS
+    found, error = PROCESS.ask([seconds, source, values]) or (None, f"it takes more than {seconds:g} s")
     if error:
         raise ValueError(error)
     return found
@@ -98,8 +99,11 @@ def _configured(file: Path) -> str | None:
 def _environment() -> ImmutableSandboxedEnvironment:
     extensions: list[str | type[Extension]] = ["jinja2.ext.loopcontrols", _Generation]
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
-    environment.filters["tojson"] = _to_json
-    functions: dict[str, Any] = {"raise_exception": _refuse, "strftime_now": _now}
+    # Jinja's own filter writes it for HTML.
+    environment.filters["tojson"] = lambda value, ensure_ascii=False, indent=None, **how: json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, **how
+    )
+    functions: dict[str, Any] = {"raise_exception": _refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
     environment.globals.update(functions)
     return environment
 
@@ -117,16 +121,6 @@ class _Generation(Extension):
 def _refuse(message: str) -> NoReturn:
     """How a template refuses turns, such as those of a system where a model knows none."""
     raise TemplateError(message)
-
-
-def _now(form: str) -> str:
-    """The time of today, as some templates tell it to their model."""
-    return datetime.now().strftime(form)
-
-
-def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **how: Any) -> str:
-    """JSON as it is; Jinja's own filter writes it for HTML."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **how)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,15 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             weights |= load_file(file)
         except (SafetensorError, MemoryError) as error:
             raise ValueError(f"{file} cannot be read: {error}") from error
+    require_finite(weights, folder)
     return weights
+
+
+def require_finite(weights: Mapping[str, Tensor], source: Path) -> None:
+    """ValueError for weights with numbers that are not finite, as of a damaged file or of a training that diverged."""
+    for name, weight in weights.items():
+        if weight.itemsize > 1 and not weight.isfinite().all():  # torch does not know this of numbers of 8 bits
+            raise ValueError(f"{source}: {name} has numbers that are not finite")
 
 
 def from_hf(names: Iterable[str], weights: Mapping[str, Tensor], *, gemma: bool) -> dict[str, Tensor]:

@@ -263,11 +263,10 @@ class WorkerTools:
     def rounds(self, agent: Agent, session: Session, tools: Mapping[str, Tool], style: str, forks: bool) -> Rounds:
         """The tool calls of a worker, which may also fork."""
         show = lambda name, one, share=1.0: prompt(style, name, one, packages=self.suite.packages)  # noqa: E731
-        desk = Desk(session, session.problem, show, {})
         return Rounds(
             agent,
             tools,
-            desk,
+            Desk(session, session.problem, show, {}),
             self.calls,
             self.call_seconds,
             lambda text: agent.cut(text, self.response_tokens),

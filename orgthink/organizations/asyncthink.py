@@ -245,8 +245,7 @@ class _Organized:
         values["using"] = self._prompt("using")[0].content if tools else ""
         if offered and not native:
             values["calling"] = self._prompt("calling", tools=listed(offered))[0].content
-        messages = self._prompt(f"{role}_tools", **values)
-        return self.session.agent(role, messages, tools=offered if native else ())
+        return self.session.agent(role, self._prompt(f"{role}_tools", **values), tools=offered if native else ())
 
     def _instructions(self, *, calls: bool) -> dict[str, str]:
         """What a prompt says of the settings that are on, by the name of the template; and what a worker sees."""

@@ -206,11 +206,10 @@ class _Work:
         native_tools = self.descriptions if self.native else ()
         own = settings.template if settings.template in style_named(settings.prompts).templates else "manager"
         self.manager = session.agent("manager", self._prompt(own, problem), tools=native_tools)
-        desk = Desk(session, problem, self._prompt, self.models)
         self.rounds = Rounds(
             self.manager,
             tools,
-            desk,
+            Desk(session, problem, self._prompt, self.models),
             settings.calls,
             settings.call_seconds,
             self._cut,

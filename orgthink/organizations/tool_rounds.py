@@ -71,8 +71,7 @@ class Rounds:
             sent.append(self._forked(each, promised) if isinstance(each, Order) else each)
             promised += sent[-1].tool.cost if isinstance(sent[-1], Order) else 0.0
         sent = sent or [Response("", CallStatus.PARSE_ERR, self._missing())]
-        subtasks = [_subtask(call) if self.echo else None for call in calls] or [None]
-        self._sent[:] = zip(sent, subtasks, strict=True)
+        self._sent[:] = zip(sent, [_subtask(call) if self.echo else None for call in calls] or [None], strict=True)
 
     async def collect(self) -> list[Response]:
         """Wait for the calls of the round and return their responses in order; a reply without calls has one response.

@@ -45,7 +45,7 @@ from orgthink.util.references import absolute, short_name
 from orgthink.util.secrets import require_no_secrets
 from orgthink.util.settings import first_message, plain, typed
 from orgthink.util.tabular import json_object
-from orgthink.util.terminal import clean, reason
+from orgthink.util.terminal import clean, reason, show
 
 T = TypeVar("T")
 
@@ -154,6 +154,8 @@ class Journal:
         `None`. Returns the number of removed lines."""
         self.require_folder()
         lines = list(whole_lines(Path(self._metrics.name)))
+        if step and not lines:
+            show(f"orgthink: {self._metrics.name} has lost the numbers of the first {step} steps", error=True)
         stay = next((at for at, (number, line) in enumerate(lines) if _step_of(line, number) > step), len(lines))
         self._metrics.truncate(sum(len(line) for _, line in lines[:stay]))
         if size is not None:
@@ -333,8 +335,7 @@ def require_output(*files: Path | None) -> None:
 
 
 def _json_file(value: Any) -> bytes:
-    text = json.dumps(redact_values(value), indent=2, ensure_ascii=False) + "\n"
-    return text.encode("utf-8", "surrogatepass")
+    return (json.dumps(redact_values(value), indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
 
 
 class _EpisodeLine(NamedTuple):

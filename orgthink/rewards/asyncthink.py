@@ -104,8 +104,7 @@ def concurrency_reward(episode: Episode, threshold: float | None = None, count: 
     """
     if threshold is None:
         threshold = REACHED * ((episode.capacity - 1) / episode.capacity if count == "workers" else 1)
-    eta = concurrency(episode, count) or 0.0
-    return min(eta / episode.capacity, threshold) / threshold if threshold else 0.0
+    return min((concurrency(episode, count) or 0.0) / episode.capacity, threshold) / threshold if threshold else 0.0
 
 
 def path_reward(episode: Episode, longest: int) -> float:

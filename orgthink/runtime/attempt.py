@@ -38,8 +38,9 @@ async def attempt(
     seconds that an attempt which continues from a record has taken before.
     """
     limits = limits or Limits()
-    how = {"roles": roles, "limits": limits, "sample": sample, "watch": watch, "since": since, "approve": approve}
-    session = Session(problem, default, **how)
+    session = Session(
+        problem, default, roles=roles, limits=limits, sample=sample, watch=watch, since=since, approve=approve
+    )
     end = _End()
     try:
         # The session itself gives whatever it ends one grace period; the second is never reached.

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from itertools import takewhile
-from math import inf
 from typing import Any, NamedTuple
 
 from orgthink.engines.engine import Chunk, Context, Engine, Tools
 from orgthink.record.episode import Billed, Message, Origin, Sampling, Span, StopReason, likely_tokens
 from orgthink.util.redaction import redact
-from orgthink.util.threads import SHORT, off_loop
+from orgthink.util.threads import SHORT, UNKNOWN, off_loop
 
 MOST_CHARACTERS = 32
 """Characters of a text that are read for each token that it may have."""
@@ -147,7 +146,7 @@ class GrowingContext:
         key = (id(engine), messages, str(self._context.tools))
         async with turn:
             if key not in read:
-                read[key] = await off_loop(0 if engine.on_loop else inf, self._prompted, engine, messages)
+                read[key] = await off_loop(0 if engine.on_loop else UNKNOWN, self._prompted, engine, messages)
         spans.insert(0, read[key])
 
     def _prompted(self, engine: Engine, messages: tuple[Message, ...]) -> Span:
@@ -213,8 +212,7 @@ class Draft:
         n, text, tokens = len(self.pieces), "".join(self.pieces), self.tokens
         reasoning = "".join(self._reasoning)
         if self.counted:
-            least = tokens if len(self._ids) == n else 1
-            tokens = max(least, min(self.counted, self.sampling.max_tokens))
+            tokens = max(tokens if len(self._ids) == n else 1, min(self.counted, self.sampling.max_tokens))
         return Span(
             Origin.SAMPLED,
             text,

@@ -286,8 +286,7 @@ class Decoder(GrowingContext):
         """Settings of the next segment; `None` if the budget is spent."""
         assert self._backing is not None
         tokens, base = self._tokens_left(), self._backing.sampling
-        unpaid = not self._paid and self.account.left("cost") <= 0
-        if tokens < 1 or self.account.left("turns") < 1 or unpaid:
+        if tokens < 1 or self.account.left("turns") < 1 or (not self._paid and self.account.left("cost") <= 0):
             return None
         self.account.spend("turns", 1)
         self.turns += 1

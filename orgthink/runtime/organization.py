@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar
+from inspect import signature
+from typing import Any, ClassVar, Self
 
 from orgthink.record.episode import Episode, Problem
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
+from orgthink.util.errors import pick
 
 Measure = Callable[[Episode], float | None]
 """A pure function of an episode: a number, or `None` where the episode has none."""
@@ -20,6 +22,13 @@ class Organization:
     """
 
     __pydantic_config__: ClassVar = {"arbitrary_types_allowed": True}
+
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        """UserError, with the nearest name, for a setting that the class does not have."""
+        _, *known = signature(cls.__init__).parameters.values()
+        for name in () if any(one.kind is one.VAR_KEYWORD for one in known) else settings:
+            pick(f"setting of {cls.__name__}", name, {one.name: None for one in known})
+        return super().__new__(cls)
 
     @property
     def name(self) -> str:

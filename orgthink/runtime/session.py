@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, inf
 from typing import Any, TypeVar
 
@@ -342,7 +343,7 @@ class Session:
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do the root's work. When it ends, all agents that are still at work end with it."""
         async with self._tasks:
-            lead = asyncio.ensure_future(self._lead(work))
+            lead = asyncio.ensure_future(_bounded(work, lambda: self.agents[:1]))
             source = CancelSource.PARENT
             try:
                 await asyncio.wait({lead})
@@ -355,13 +356,6 @@ class Session:
             finally:
                 await self._end([fork for root in self.agents[:1] for fork in self._below(root)], source, lead)
         return lead.result()
-
-    async def _lead(self, work: Callable[[], Awaitable[T]]) -> T:
-        try:
-            return await work()
-        finally:
-            for root in self.agents[:1]:
-                await root.rest()
 
     def _below(self, parent: Agent) -> list[_Fork]:
         """The forks of an agent that are not joined yet, and their forks."""
@@ -390,7 +384,10 @@ class Session:
             child.started()
             seconds = self.limits.agent_seconds if seconds is None else seconds
             child.over = child.over if seconds is None else min(child.over, asyncio.get_running_loop().time() + seconds)
-            child.ended(StopReason.DONE, await within(seconds, self.limits.grace, _bounded(work, child)))
+            child.ended(
+                StopReason.DONE,
+                await within(seconds, self.limits.grace, _bounded(partial(work, child), lambda: [child])),
+            )
         except DeadlineMissed:
             child.cancel = CancelSource.LIMIT
             child.ended(StopReason.DEADLINE, child.so_far())
@@ -421,8 +418,12 @@ class Session:
             self._free.release()
 
 
-async def _bounded(work: Work, child: Agent) -> Result | str | None:
+async def _bounded(work: Callable[[], Awaitable[T]], agents: Callable[[], list[Agent]]) -> T:
+    """The result of an organization's work; its agents then rest."""
     try:
-        return await work(child)
+        return await work()
+    except SystemExit as error:  # it would end the event loop
+        raise RuntimeError(f"sys.exit({error.code!r}) was called") from error
     finally:
-        await child.rest()
+        for agent in agents():
+            await agent.rest()

@@ -21,12 +21,13 @@ from starlette.routing import Route
 
 from orgthink.serve import chat, responses
 from orgthink.serve.background import Background, History
-from orgthink.serve.connections import BoundedServer
+from orgthink.serve.connections import BoundedServer, WholeRequests
 from orgthink.serve.episodes import Served, ServedEpisodes
 from orgthink.serve.exchange import encoded
 from orgthink.serve.question import RequestError, quoted
 from orgthink.serve.responses import ResponseExchange
-from orgthink.serve.stream import EpisodeStream, Exchange, Lanes, WholeRequests, events, spoken, unless_gone
+from orgthink.serve.stream import EpisodeStream, Exchange, Lanes, events, spoken, unless_gone
+from orgthink.util.threads import UNKNOWN, off_loop
 from orgthink.view import live_page
 
 LARGEST = 8 << 20
@@ -150,14 +151,14 @@ class _Routes:
         packed = await self._episodes.board.packed(request.path_params["name"])
         if packed is None:
             raise RequestError("there is no such episode, or it has not begun", 404, code="no_episode")
-        text = await asyncio.to_thread(encoded, packed)  # it may be large, and others are streaming
+        text = await off_loop(UNKNOWN, encoded, packed)  # it may be large, and others are streaming
         return Response(text, headers=DATA_HEADERS, media_type=JSON)
 
     async def _answer(self, request: Request, read: Callable[[bytes], Exchange]) -> Response:
         self._admit(request)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
             raise RequestError("the content type must be application/json", 415)  # which no form can send
-        exchange = await asyncio.to_thread(read, await self._body(request))
+        exchange = await off_loop(UNKNOWN, read, await self._body(request))
         question = exchange.question
         served = self._find(question.model)
         background = isinstance(exchange, ResponseExchange) and exchange.question.background
@@ -172,7 +173,7 @@ class _Routes:
         lanes: list[str] = []
         task = self._episodes.begin(served, question, Lanes(lanes.append).watch)
         episode = spoken(await unless_gone(request, task))
-        whole = await asyncio.to_thread(lambda: encoded(exchange.whole(episode, "".join(lanes))))
+        whole = await off_loop(UNKNOWN, lambda: encoded(exchange.whole(episode, "".join(lanes))))
         return Response(whole, media_type=JSON)
 
     def _find(self, name: str) -> Served:
@@ -221,7 +222,7 @@ async def _reply(history: History, stream: bool = False, after: int = -1) -> Res
     return (
         StreamingResponse(history.follow(after), media_type=EVENTS)
         if stream
-        else Response(await asyncio.to_thread(lambda: encoded(history.response)), media_type=JSON)
+        else Response(await off_loop(UNKNOWN, lambda: encoded(history.response)), media_type=JSON)
     )
 
 

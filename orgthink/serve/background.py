@@ -20,6 +20,7 @@ from orgthink.serve.stream import WORKING
 from orgthink.util.errors import UserError
 from orgthink.util.files import LONGEST_LINE, made, open_to_append, read_whole
 from orgthink.util.terminal import reason
+from orgthink.util.threads import UNKNOWN, off_loop
 
 LONGEST_NAME = 100
 """Characters of an id."""
@@ -86,7 +87,7 @@ class Background:
             return self._running[name][0]
         file = self._folder / f"{name}.sse"
         possible = name.replace("_", "").isalnum() and len(name) < LONGEST_NAME
-        if possible and file.is_file() and (history := await asyncio.to_thread(_read, file)).events:
+        if possible and file.is_file() and (history := await off_loop(UNKNOWN, _read, file)).events:
             return history
         text = f"there is no response {quoted(name)}: only those with background: true are stored"
         raise RequestError(text, 404, code="response_not_found")
@@ -109,7 +110,7 @@ class Background:
             with open_to_append(made(self._folder) / f"{name}.sse") as file:
                 async for event in events:
                     if event != WORKING:
-                        await asyncio.to_thread(file.write, event)
+                        await off_loop(UNKNOWN, file.write, event)
                         history.events.append(event)
                     history.tell()
         except (OSError, UserError) as error:  # such as a full disk, or a folder that was moved

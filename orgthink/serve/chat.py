@@ -99,9 +99,8 @@ class ChatExchange:
     def whole(self, episode: Episode, lanes: str) -> dict[str, Any]:
         reasoning = {"reasoning_content": lanes, "reasoning": lanes}  # both names that clients know
         message = {"role": "assistant", "content": cut(episode.answer or "", self._stops)} | reasoning
-        choice = {"index": 0, "message": message, "finish_reason": finish_reason(episode), "logprobs": None}
         return self._head("chat.completion") | {
-            "choices": [choice],
+            "choices": [{"index": 0, "message": message, "finish_reason": finish_reason(episode), "logprobs": None}],
             "usage": usage(episode),
             "orgthink": facts(episode),
         }

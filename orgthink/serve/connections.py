@@ -1,4 +1,7 @@
-"""The connections of a server: no more than the process may have. Further ones are answered with the status 503."""
+"""The connections of a server: no more than the process may have, and each stays open until its client has the answer.
+
+Further connections are answered with the status 503.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,11 @@ import socket
 from contextlib import suppress
 
 import uvicorn
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from orgthink.serve.question import RequestError
 from orgthink.util.files import descriptors
 
 CONNECTIONS = 512
@@ -22,6 +29,14 @@ _BUSY = (
     b"Content-Length: 127\r\n\r\n"
     b'{"error": {"message": "too many connections are open: ask again later", "type": "server_error", "param": null, '
     b'"code": "busy"}}'
+)
+
+
+MOST_UNREAD = 1 << 26
+"""Most bytes of a request that are read after its answer."""
+
+_TWO_LENGTHS = JSONResponse(  # a proxy may take the end of the body for the next request
+    RequestError("send either Content-Length or Transfer-Encoding").body, 400, headers={"connection": "close"}
 )
 
 
@@ -68,3 +83,32 @@ async def _refuse(connection: socket.socket) -> None:
             await asyncio.get_running_loop().sock_sendall(connection, _BUSY)
             while await asyncio.get_running_loop().sock_recv(connection, 1 << 16):
                 pass
+
+
+class WholeRequests:
+    """An application whose early answers arrive: to close a connection with unread bytes resets it, and the answer is
+    lost on its way."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        unread = True
+
+        async def read() -> Message:
+            nonlocal unread
+            message = await receive()
+            unread = message.get("more_body", False)
+            return message
+
+        async def answer(message: Message) -> None:
+            if message["type"] != "http.response.body" or message.get("more_body", False) or not unread:
+                return await send(message)
+            await send({**message, "more_body": True})
+            left = MOST_UNREAD
+            while unread and left > 0:
+                left -= len((await read()).get("body", b""))
+            await send({"type": "http.response.body"})
+
+        ambiguous = all(name in Headers(scope=scope) for name in ("content-length", "transfer-encoding"))
+        await (_TWO_LENGTHS if ambiguous else self._app)(scope, read, answer)

@@ -14,7 +14,7 @@ from orgthink.record.episode import Episode, Problem
 from orgthink.record.folder import Journal
 from orgthink.runtime.agent import Agent, Watcher
 from orgthink.util.terminal import excerpt
-from orgthink.util.threads import off_loop
+from orgthink.util.threads import UNKNOWN, off_loop
 from orgthink.view.growing import RECENT
 from orgthink.view.pack import listed, opened
 
@@ -70,14 +70,13 @@ class Running:
         begun = tuple(
             replace(trace, edges=tuple(edge for edge in trace.edges if edge.child in self._agents)) for trace in traces
         )
-        faults = tuple(fault for agent in self._agents.values() for fault in agent.faults)
         return Episode(
             self.id,
             self.problem,
             self._organization,
             self._capacity,
             begun,
-            format_faults=faults,
+            format_faults=tuple(fault for agent in self._agents.values() for fault in agent.faults),
             seconds=begun[0].end,
         )
 
@@ -137,9 +136,9 @@ class Board:
         """The page's data of an episode; `None` if there is none of that name, or it has no agent yet."""
         if (running := self._running.get(name)) is not None:
             packed = running.packed()
-            return None if packed is None else await asyncio.to_thread(packed)
+            return None if packed is None else await off_loop(UNKNOWN, packed)
         ended = next((one for one in self._ended if one.row["id"] == name), None)
-        return None if ended is None else await asyncio.to_thread(self._read, ended)
+        return None if ended is None else await off_loop(UNKNOWN, self._read, ended)
 
     def _read(self, ended: Ended) -> dict[str, Any] | None:
         try:

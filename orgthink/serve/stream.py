@@ -8,10 +8,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import JSONResponse, StreamingResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from orgthink.record.episode import Episode, StopReason
 from orgthink.record.guard import cut_off, engine_failed, failed_agents, failure_message, unanswered
@@ -20,6 +19,7 @@ from orgthink.serve.chat import ChatExchange
 from orgthink.serve.question import RequestError
 from orgthink.serve.responses import CANCELLED, ResponseExchange
 from orgthink.util.redaction import unsplit
+from orgthink.util.threads import UNKNOWN, off_loop
 
 Exchange = ChatExchange | ResponseExchange
 """A request, and the forms of its response: `whole` at once; or events when it `begins`, when an agent `says` a text,
@@ -29,13 +29,6 @@ QUIET = 10.0
 """Seconds without a text after which a stream sends a comment, so that proxies keep it open."""
 WORKING = b": working\n\n"
 """That comment."""
-
-MOST_UNREAD = 1 << 26
-"""Most bytes of a request that are read after its answer."""
-
-_TWO_LENGTHS = JSONResponse(  # a proxy may take the end of the body for the next request
-    RequestError("send either Content-Length or Transfer-Encoding").body, 400, headers={"connection": "close"}
-)
 
 _EVENTS = {"fork": "forks", "join": "joins", "end": "ends:"}
 
@@ -48,7 +41,7 @@ async def events(
     The beginning of a secret waits for the next text: a server may repeat its key in pieces.
     """
     waiting = ""
-    for sent in await asyncio.to_thread(list, exchange.begins()):
+    for sent in await off_loop(UNKNOWN, list, exchange.begins()):
         yield sent
     while True:
         try:
@@ -74,7 +67,7 @@ async def events(
         last = exchange.ends(spoken(task.result()))
     except RequestError as error:
         last = exchange.fails(error)
-    for sent in await asyncio.to_thread(list, last):
+    for sent in await off_loop(UNKNOWN, list, last):
         yield sent
 
 
@@ -195,32 +188,3 @@ class Lanes:
         if text:
             self._empty = False
             self._say(text)
-
-
-class WholeRequests:
-    """An application whose early answers arrive: to close a connection with unread bytes resets it, and the answer is
-    lost on its way."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        unread = True
-
-        async def read() -> Message:
-            nonlocal unread
-            message = await receive()
-            unread = message.get("more_body", False)
-            return message
-
-        async def answer(message: Message) -> None:
-            if message["type"] != "http.response.body" or message.get("more_body", False) or not unread:
-                return await send(message)
-            await send({**message, "more_body": True})
-            left = MOST_UNREAD
-            while unread and left > 0:
-                left -= len((await read()).get("body", b""))
-            await send({"type": "http.response.body"})
-
-        ambiguous = all(name in Headers(scope=scope) for name in ("content-length", "transfer-encoding"))
-        await (_TWO_LENGTHS if ambiguous else self._app)(scope, read, answer)

@@ -54,8 +54,7 @@ def _common(conventions: list[Convention | None]) -> Convention | None:
     known = [one for one in conventions if one is not None]
     if len(known) < len(conventions) or len({(one.samples, one.temperature) for one in known}) > 1:
         return None
-    templates = "+".join(dict.fromkeys(one.template for one in known))
-    return Convention(known[0].samples, known[0].temperature, templates)
+    return Convention(known[0].samples, known[0].temperature, "+".join(dict.fromkeys(one.template for one in known)))
 
 
 class _Derived(Task):

@@ -199,14 +199,12 @@ class Countdown(Task):
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
         """Two solutions are equal if they use the same numbers and operators and have the same value. Where nothing can
         be read, the lines as they are written."""
-        offered = self._expressions(answer)
-        read = [Solution((expression.key, expression.value), text) for text, expression in offered]
+        read = [Solution((expression.key, expression.value), text) for text, expression in self._expressions(answer)]
         return read or [Solution(piece, piece) for piece in pieces(answer)]
 
     def _expressions(self, answer: str) -> list[tuple[str, Expression]]:
         """The expressions in an answer, and how they are written."""
-        found = (read_expression(piece) for piece in pieces(answer)[:MOST_PIECES])
-        return [one for one in found if one is not None]
+        return [one for one in (read_expression(piece) for piece in pieces(answer)[:MOST_PIECES]) if one is not None]
 
     def _solves(self, problem: Problem, expression: Expression) -> bool:
         few, many = self.size.used

@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from orgthink.tasks.task import Split
-from orgthink.util.errors import UserError, needing
+from orgthink.util.errors import UserError
+from orgthink.util.install import needing
 from orgthink.util.registry import require_trust
 from orgthink.util.tabular import TABLES
 from orgthink.util.terminal import reason

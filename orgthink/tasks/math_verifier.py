@@ -9,7 +9,8 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import Any
 
-from orgthink.util.errors import ToolError, UserError, pip_install
+from orgthink.util.errors import ToolError, UserError
+from orgthink.util.install import pip_install
 from orgthink.util.isolated import IsolatedProcess, ProcessEnded, processor_seconds, serve
 
 SECONDS = 2
@@ -62,10 +63,9 @@ def _serve() -> None:
         )
         if error:
             return bool(abs(left[0] - other[0]) < error)
-        same = verify(
+        return verify(
             left, other, float_rounding=12, numeric_precision=30, timeout_seconds=0, allow_set_relation_comp=True
-        )
-        return same and not _differ(left[0], other[0])
+        ) and not _differ(left[0], other[0])
 
     def answer(question: list[Any]) -> bool:
         try:

@@ -161,8 +161,7 @@ def _typed_value(row: Mapping[str, Any], name: str, kind: type[T], place: str) -
 
 def _turns(row: Mapping[str, Any], before: int, place: str) -> list[Message]:
     """The turns of a prompt: so many `before` the question, and the question. UserError if there are others."""
-    turns = _typed_value(row, "prompt", list, place)
-    found = [turn if isinstance(turn, Mapping) else {} for turn in turns]
+    found = [turn if isinstance(turn, Mapping) else {} for turn in _typed_value(row, "prompt", list, place)]
     if len(found) != before + 1 or found[-1].get("role") != "user":
         wanted = (
             f"one turn of the user after the {before} that its extra_info says" if before else "one turn of the user"

@@ -13,7 +13,7 @@ from orgthink.record.episode import Problem
 from orgthink.tasks import task_of
 from orgthink.tasks.math_guard import normal_form
 from orgthink.tasks.task import Solution
-from orgthink.util.threads import given_up, in_thread
+from orgthink.util.threads import PROGRAMS, given_up, off_loop
 
 MOST_SOLUTIONS = 256
 """Solutions of an answer that are voted on, or as many as its problem asks for: what follows them is no vote."""
@@ -71,7 +71,7 @@ async def all_prepared(problem: Problem, answers: Iterable[str]) -> list[str]:
                 return
             _ballot(problem, answer)
 
-    await in_thread(read)
+    await off_loop(PROGRAMS, read)
     return found
 
 

@@ -64,8 +64,7 @@ def readings(line: str) -> Iterator[str]:
 
 def plain(text: str) -> str:
     """A formula in signs of the keyboard, without quotes; square brackets without a partner are left out."""
-    text = _MARKS.sub(" ", text)
-    text = _BETWEEN.sub(" * ", _DIVIDED.sub("/", _TIMES.sub("*", text)))
+    text = _BETWEEN.sub(" * ", _DIVIDED.sub("/", _TIMES.sub("*", _MARKS.sub(" ", text))))
     before = ""
     while before != text:  # in turns, for each may hold the other
         before, text = text, _FRACTION.sub(r"((\1)/(\2))", _WRAPPED.sub(r" \1 ", text))

@@ -71,8 +71,7 @@ def task_parameters(models: tuple[str, ...]) -> Parameters:
     first = {"const": models[0]} if len(models) == 1 else {}
     which = {**first, "default": (*models, "")[0], "description": "Which model does it."}
     which |= {"enum": list(models)} if len(models) > 1 else {}
-    properties = {"subtask": _SUBTASK, "model_id": {**which, "type": "string"}}
-    schema = {**_SUBTASK_PARAMETERS, "properties": properties}
+    schema = {**_SUBTASK_PARAMETERS, "properties": {"subtask": _SUBTASK, "model_id": {**which, "type": "string"}}}
     return Parameters(schema, Draft202012Validator(schema))
 
 
@@ -229,8 +228,6 @@ async def _think(agent: Agent, problem: Problem) -> str | None:
 def agents(models: Sequence[str], python: Tool, search: Tool, *, brief: bool = False) -> list[Tool]:
     """The agents of Table 7 over a pool of models, the default first."""
     pool = tuple(models)
-    searching = UsedTool(search, _queries_in, "no <query> in the reply", "search_result")
-    running = UsedTool(python, _program_in, "no <code> in the reply", _RESULT)
     return [
         AgentTool(
             REASONER,
@@ -247,14 +244,14 @@ def agents(models: Sequence[str], python: Tool, search: Tool, *, brief: bool = F
         AgentTool(
             "knowledge_searcher",
             "Finds facts for a subtask: it thinks of queries, searches, and returns the evidence.",
-            searching,
+            UsedTool(search, _queries_in, "no <query> in the reply", "search_result"),
             pool,
             brief,
         ),
         AgentTool(
             CODING,
             "Solves a subtask by writing a Python program, running it, and returning what it prints.",
-            running,
+            UsedTool(python, _program_in, "no <code> in the reply", _RESULT),
             pool,
             brief,
         ),

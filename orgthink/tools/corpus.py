@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orgthink.util.errors import UserError
-from orgthink.util.threads import in_thread
+from orgthink.util.threads import PROGRAMS, off_loop
 
 _KINDS = (".txt", ".md", ".jsonl")
 """Files that are read."""
@@ -132,7 +132,7 @@ class Corpus:
     async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Passage]]:
         """Passages that share a word with the query, or two neighbours of Chinese or Japanese, the best by BM25 first;
         of equals, the first in the corpus."""
-        return await in_thread(lambda: [self._best(query, topk) for query in queries])
+        return await off_loop(PROGRAMS, lambda: [self._best(query, topk) for query in queries])
 
     def _best(self, query: str, topk: int) -> list[Passage]:
         terms = _terms(query)

@@ -29,7 +29,8 @@ from orgthink.tools.per_loop import PerLoop
 from orgthink.tools.schema import Parameters
 from orgthink.tools.tool import MOST_RETURNED, Desk
 from orgthink.util.concurrency import innermost
-from orgthink.util.errors import ToolError, UserError, needing
+from orgthink.util.errors import ToolError, UserError
+from orgthink.util.install import needing
 from orgthink.util.redaction import conceal_proxies, longest, redact, redact_foreign
 from orgthink.util.secrets import command_words, expand
 from orgthink.util.terminal import MOST_QUOTED, excerpt, reason

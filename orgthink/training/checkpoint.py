@@ -17,6 +17,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, TypeVar
 
 import torch
@@ -167,8 +168,11 @@ def load_optimizer(file: Path, optimizer: torch.optim.Optimizer) -> None:
 
     ValueError for another model's state. A damaged pickle raises any exception.
     """
-    with open_to_read(file) as stream:
-        found = torch.load(stream, map_location="cpu", weights_only=True)
+    try:
+        with open_to_read(file) as stream:
+            found = torch.load(stream, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:  # its message advises to run what the file holds
+        raise ValueError(f"{file.name} is damaged, or holds other things than the state of an optimizer") from error
     own = optimizer.state_dict()["param_groups"]
     if [group["params"] for group in found["param_groups"]] != [group["params"] for group in own]:
         raise ValueError("its optimizer is of another model")

@@ -74,8 +74,7 @@ class Attempts:
                 raise
             except Exception as bug:
                 bugs[episode.problem.id] = f"{episode.id} ({self._crash(episode.id, bug)})"
-        groups = {episode.problem.id for episode in episodes}
-        if 2 * len(bugs) > len(groups):
+        if 2 * len(bugs) > len({episode.problem.id for episode in episodes}):
             raise UserError(f"{len(bugs)} groups have no reward, such as that of {next(iter(bugs.values()))}")
         return {episode.id: found[episode.id] for episode in episodes if episode.problem.id not in bugs}
 
@@ -136,8 +135,7 @@ def recorded_rows(folder: RunFolder, settings: RlSettings) -> list[PolicyRow]:
         raise UserError(f"{folder.path} has one attempt at each problem, and nothing to compare it with: --samples 8")
     resolved = resolve(plan)
     episodes = whole_groups([grade(one, resolved.task) for one in resolved.in_order(folder.episodes())])
-    attempts = Counter(episode.problem.id for episode in episodes)
-    if any(count < plan.samples for count in attempts.values()):
+    if any(count < plan.samples for count in Counter(episode.problem.id for episode in episodes).values()):
         raise UserError(f"{folder.path} is not finished, and half a group is no fair comparison: eval --resume it")
     sampled_by = {
         trace.model for episode in episodes for trace in episode.traces if trace.steps and rollout.trains(trace)

@@ -86,8 +86,7 @@ def token_losses(
     if loss.ratio != "token":
         log_ratio_N = log_ratio_N - (log_ratio_N.detach() - FARTHEST).clamp(min=0)  # a clamp that lets gradients pass
     ratio = log_ratio_N.exp()
-    clipped = ratio.clamp(1 - loss.clip_low, 1 + loss.clip_high)
-    losses = -torch.minimum(ratio * advantages_N, clipped * advantages_N)
+    losses = -torch.minimum(ratio * advantages_N, ratio.clamp(1 - loss.clip_low, 1 + loss.clip_high) * advantages_N)
     outside = (ratio < 1 - loss.clip_low) | (ratio > 1 + loss.clip_high)
     if reference_N is not None:
         away = reference_N - logprobs_N

@@ -194,8 +194,7 @@ def batches(
         known = list(rows(seed, epoch))
         shuffled = random.Random(f"order {seed}/{epoch}").sample(known, len(known))
         ready = _cut(shuffled, tokens) if size is None else _even(shuffled, size)
-        first = start.batch if epoch == start.epoch else 0
-        for i in range(first, len(ready)):
+        for i in range(start.batch if epoch == start.epoch else 0, len(ready)):
             yield ready[i], Cursor(epoch, i + 1)
 
 

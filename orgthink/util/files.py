@@ -239,6 +239,9 @@ def sha256(file: Path) -> str:
 SUMS = "SHA256SUMS"
 """File with the digests of the files of its folder, as `sha256sum` writes and checks it."""
 
+_SUM = re.compile(r"([0-9a-f]{64}|[0-9A-F]{64}) [ *](?:\./)?(.+?)\r?")
+"""A line of it: digest and name, as other programs may write it, too."""
+
 
 def write_sums(folder: Path) -> None:
     """Write the digests of all files of a folder and of its subfolders, next to the files."""
@@ -249,9 +252,10 @@ def write_sums(folder: Path) -> None:
 def require_intact(folder: Path) -> None:
     """UserError for a file that is not as it was when its digest was written. Folders without digests are not read."""
     for parent in (Path(parent) for parent, _, names in os.walk(folder) if SUMS in names):
-        for line in filter(None, read_whole(parent / SUMS).decode(errors="replace").split("\n")):
-            name = line[66:]
-            if name != Path(name).name or not (parent / name).is_file() or line != f"{sha256(parent / name)}  {name}":
+        for line in filter(str.strip, read_whole(parent / SUMS).decode(errors="replace").split("\n")):
+            digest, name = found.groups() if (found := _SUM.fullmatch(line)) else ("", line[66:])
+            inside = {"/", ".."}.isdisjoint(Path(name).parts) and (parent / name).is_file()
+            if not inside or digest.lower() != sha256(parent / name):
                 raise UserError(
                     f"{parent / name} is damaged: it differs from its digest in {SUMS}: get it again, or, if you "
                     f"changed it yourself, remove {SUMS}"

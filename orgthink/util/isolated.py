@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, Pipe
+from socket import SO_SNDTIMEO, SOL_SOCKET, socket
 from typing import Any
 
 from orgthink.util.errors import ToolError
@@ -67,6 +69,8 @@ class IsolatedProcess:
         found = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
         self.pipe, theirs = Pipe()
+        with socket(fileno=os.dup(self.pipe.fileno())) as sending:  # otherwise it waits for a process that hangs
+            sending.setsockopt(SOL_SOCKET, SO_SNDTIMEO, struct.pack("ll", LONGEST_WAIT, 0))
         with theirs, tempfile.TemporaryFile() as stderr:
             try:
                 self.process = subprocess.Popen(
@@ -97,6 +101,8 @@ class IsolatedProcess:
                 self.pipe.send_bytes(question.encode())
             if self.pipe.poll(LONGEST_WAIT):
                 return json.loads(self.pipe.recv_bytes())
+            self._end()
+        except BlockingIOError:
             self._end()
         except (EOFError, OSError):
             code = self._end()

@@ -183,8 +183,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def registrations(self) -> dict[str, EntryPoint]:
         """All registered names with their targets. Those of this package are entry points without a distribution."""
-        own = {name: EntryPoint(name, target, self.group) for name, target in self._own.items()}
-        return {**own, **self._offered}
+        return {**{name: EntryPoint(name, target, self.group) for name, target in self._own.items()}, **self._offered}
 
     def _load(self, name: str) -> T:
         known = self.registrations()

@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orgthink.util.errors import UserError, needing
+from orgthink.util.errors import UserError
 from orgthink.util.files import made, read_whole, write_whole
+from orgthink.util.install import needing
 
 TABLES = (".parquet", ".jsonl", ".json", ".csv")
 """Suffixes of files of rows."""
 
 EXPANDED, RATIO = 1 << 30, 100
 """Most bytes of the rows of a parquet file: so many, and so many times its size."""
+VALUE = 64
+"""Bytes of a value in Python, about."""
 
 
 def read_rows(file: Path, columns: Sequence[str]) -> Iterator[Any]:
@@ -91,6 +94,11 @@ def _read_parquet(file: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]
         with parquet.ParquetFile(file) as table:
             wanted = {name.lower() for name in columns}
             known = [name for name in table.schema_arrow.names if name.lower() in wanted]
+            # A column has more values than rows if it is nested, and a single row may have any number of them.
+            groups = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
+            parts = [(group.column(i).num_values, group.num_rows) for group in groups for i in range(group.num_columns)]
+            if VALUE * sum(max(0, values - rows) for values, rows in parts) > left:
+                raise ValueError(f"its nested columns expand to more than {RATIO} times its size")
             for batch in table.iter_batches(columns=known, batch_size=64):  # a value may be repeated in every row
                 if (left := left - batch.nbytes) < 0:
                     raise ValueError(f"it expands to more than {RATIO} times its size")

@@ -13,7 +13,6 @@ import threading
 import time
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -68,8 +67,7 @@ def one_line(text: str) -> str:
 def excerpt(text: str, most: int = MOST_QUOTED) -> str:
     """The beginning of a foreign text, for a message. It is redacted before it is cut, and cleaned only as far as it is
     used, because cleaning a long text takes seconds."""
-    line = redact(" ".join(redact(text).split(maxsplit=most)[:most]))
-    return clean(line[:most])[:most]
+    return clean(redact(" ".join(redact(text).split(maxsplit=most)[:most]))[:most])[:most]
 
 
 def reason(error: BaseException, most: int = MOST_QUOTED) -> str:
@@ -126,16 +124,18 @@ def clean_tracebacks() -> None:
 MOST_LINES = 20
 """Log lines of one place in the code that are printed in a minute."""
 
-_logged: Counter[tuple[str, int, int]] = Counter()
-"""Log lines of a place in a minute."""
+_logged: dict[tuple[str, int], tuple[int, int]] = {}
+"""The last minute in which a place has logged, and its log lines in that minute."""
 
 
 def _first(record: logging.LogRecord) -> bool:
     """Whether a log line is printed: one of the first of its place in a minute. A flood would fill the disk."""
-    _logged[place := (record.pathname, record.lineno, int(record.created) // 60)] += 1
-    if _logged[place] == MOST_LINES:
+    place, minute = (record.pathname, record.lineno), int(record.created) // 60
+    before, count = _logged.get(place, (minute, 0))
+    _logged[place] = minute, (count := count + 1 if minute == before else 1)
+    if count == MOST_LINES:
         record.msg, record.args = f"{record.getMessage()} (more of these lines are not printed for a minute)", None
-    return _logged[place] <= MOST_LINES
+    return count <= MOST_LINES
 
 
 class _CleanWarnings:

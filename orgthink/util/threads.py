@@ -1,6 +1,6 @@
 """Blocking work in threads next to an event loop, and the number of torch's threads.
 
-Threads are daemons: the end of the program does not wait for them, because a grader may hang.
+The end of the program waits for work on texts, such as storing an episode, but not for a grader, which may hang.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from functools import cache, partial
+from math import inf
 from typing import Any, ParamSpec, TypeVar
 
 from orgthink.util.files import descriptors
@@ -39,7 +40,13 @@ WORKERS = min(32, (os.cpu_count() or 1) + 4, descriptors() // 16)
 SHORT = 1 << 16
 """Characters of texts that the event loop works on itself: that takes some milliseconds."""
 
-_pool = ThreadPoolExecutor(4, "long-texts")
+UNKNOWN = SHORT + 1
+"""Characters of texts whose length is not known yet, for `off_loop`."""
+
+PROGRAMS = inf
+"""In its place, for work that may run programs for minutes, as graders and votes do."""
+
+_pool = ThreadPoolExecutor(8, "long-texts")
 """Few threads: they share the interpreter with the event loop."""
 
 _places = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]()
@@ -47,18 +54,23 @@ _places = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore
 _given_up: ContextVar[threading.Event | None] = ContextVar("given up", default=None)
 
 
-async def in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """The result of blocking work in a thread, which sees the context variables of its caller. For graders and votes,
-    which may run programs for minutes: in the loop's own threads they would block the look-up of servers.
+async def off_loop(size: float, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """The result of work on texts of `size` characters: on long ones in a thread, which sees the context variables of
+    its caller, so that the event loop goes on. If the caller is cancelled, work that waits for a thread does not begin.
 
-    `given_up` tells the work that its caller was cancelled; until it ends, it keeps its place among the `WORKERS`.
+    `PROGRAMS` have threads of their own, and the end of orgthink does not wait for them. `given_up` tells such work
+    that its caller was cancelled; until it ends, it keeps its place among the `WORKERS`.
     """
+    if size <= SHORT:
+        return work(*arguments, **named)
     loop, context, over = asyncio.get_running_loop(), copy_context(), threading.Event()
+    seen = partial(context.run, work, *arguments, **named)
+    if size < PROGRAMS:
+        return await loop.run_in_executor(_pool, seen)
     context.run(_given_up.set, over)
     places = _places.setdefault(loop, asyncio.Semaphore(WORKERS))
     await places.acquire()
     future: Future[T] = Future()
-    seen = partial(context.run, work, *arguments, **named)
     _under_way.add(future)
     try:
         threading.Thread(target=_carry_out, args=(future, seen, loop, places), daemon=True).start()
@@ -71,16 +83,6 @@ async def in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs)
     finally:
         over.set()
         del future, seen  # an error refers to this frame
-
-
-async def off_loop(size: float, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """The result of bounded work on texts of `size` characters: on long ones in a thread, so that the event loop goes
-    on. If the caller is cancelled, work that waits for a thread does not begin."""
-    return (
-        work(*arguments, **named)
-        if size <= SHORT
-        else await asyncio.get_running_loop().run_in_executor(_pool, partial(work, *arguments, **named))
-    )
 
 
 def _carry_out(

@@ -89,14 +89,13 @@ class Growing:
             self._take_episode(*line)
         for line in metrics:
             self._take_step(*line)
-        found = {
+        return {
             "server": self._source,
             "number": self._lines,
             "behind": BATCH in (len(episodes), len(metrics)),
             "running": [],
             "ended": [row for number, _, row in reversed(self._recent) if number > after],
-        }
-        return found | (self._totals() if self._lines != after or not after else {})
+        } | (self._totals() if self._lines != after or not after else {})
 
     def episode(self, name: str) -> dict[str, Any] | None:
         """The page's data of a listed episode, read again; `None` if it is no longer there."""

@@ -94,7 +94,7 @@ class Layout:
     """Bars of the critical path, from the first decoding step to the last."""
 
 
-P = TypeVar("P", Bar, Wait)
+P = TypeVar("P", Bar, Wait, Stretch)
 
 
 def by_agent(parts: Iterable[P]) -> defaultdict[str, list[P]]:
@@ -190,9 +190,7 @@ class Decoding:
 
 def _whole(episode: Episode, end: int) -> Iterator[Stretch]:
     """The timeline, followed by the steps after the end of its axis: they still took seconds."""
-    stretches: defaultdict[str, list[Stretch]] = defaultdict(list)
-    for stretch in timeline(episode):
-        stretches[stretch.agent].append(stretch)
+    stretches = by_agent(timeline(episode))
     for trace in episode.traces:
         own = stretches[trace.agent]
         yield from own

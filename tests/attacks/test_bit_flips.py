@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from attacks.catalogue import Attack, each
 from models import tiny_model
+from safetensors.torch import save_file
 
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.models.adapters import merged
-from orgthink.models.lora import LoraSettings
+from orgthink.models.lora import LoraSettings, read_tensors
 from orgthink.models.trainable import open_trainable
+from orgthink.record.folder import RunFolder
 from orgthink.training import checkpoint
 from orgthink.util.errors import UserError
 from orgthink.util.files import SUMS, require_intact, sha256, write_sums
@@ -99,3 +103,45 @@ def test_foreign_digests(attack: Attack, tmp_path: Path) -> None:
     (folder / SUMS).write_text(attack.given.format(sha256(tmp_path / "outside")))
     with pytest.raises(UserError, match="is damaged"):
         require_intact(folder)
+
+
+@pytest.mark.parametrize("worst", [float("nan"), float("-inf")])
+def test_weights_without_digests_that_are_not_finite(worst: float, tmp_path: Path) -> None:
+    folder = tiny_model(tmp_path / "model")
+    model = open_trainable(folder)
+    (tmp_path / "trained").mkdir()
+    with torch.no_grad():
+        model.layers[0].down.weight[1, 2] = worst
+    model.save_weights(tmp_path / "trained")
+    shutil.copy(tmp_path / "trained" / "model.safetensors", folder)
+    for opening in (lambda: LocalEngine.open(folder, threaded=False), lambda: open_trainable(folder)):
+        with pytest.raises((UserError, ValueError), match="has numbers that are not finite") as caught:
+            opening()
+        assert str(folder) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_an_adapter_without_digests_that_is_not_finite(tmp_path: Path) -> None:
+    save_file({"a": torch.tensor([1.0, float("inf")], dtype=torch.bfloat16)}, tmp_path / "adapter.safetensors")
+    with pytest.raises(ValueError, match="a has numbers that are not finite"):
+        read_tensors(tmp_path / "adapter.safetensors")
+
+
+def test_an_optimizer_that_holds_objects_is_one_line_without_bad_advice(tmp_path: Path) -> None:
+    weight = torch.nn.Parameter(torch.zeros(2))
+    torch.save({"state": Path("x")}, tmp_path / "trainer.pt")
+    with pytest.raises(ValueError, match=r"trainer\.pt is damaged, or holds other things") as caught:
+        checkpoint.load_optimizer(tmp_path / "trainer.pt", torch.optim.SGD([weight]))
+    assert "weights_only" not in str(caught.value)
+
+
+def test_a_training_that_lost_its_metrics_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = RunFolder.create(tmp_path / "run", "train", {})
+    with folder.journal() as journal:
+        journal.log(step=1)
+        assert journal.rewind(1) == 0 and not capsys.readouterr().err
+    (folder.path / "metrics.jsonl").unlink()
+    with folder.journal() as journal:
+        journal.rewind(0)
+        assert not capsys.readouterr().err
+        journal.rewind(1)
+    assert "metrics.jsonl has lost the numbers of the first 1 steps" in capsys.readouterr().err

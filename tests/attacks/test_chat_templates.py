@@ -25,7 +25,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def model(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(templates, "SECONDS", 0.5)
+    for name in ("SECONDS", "PROMPT_SECONDS"):
+        monkeypatch.setattr(templates, name, 0.5)
     return Path(shutil.copytree(whole, tmp_path / "model"))
 
 
@@ -49,3 +50,11 @@ def test_a_template_without_an_end(attack: Attack, model: Path) -> None:
     assert "\n" not in str(caught.value)
     (model / "chat_template.jinja").write_text("{{ messages[0].content }} there")
     assert Tokenizer(model).prompt(TURNS).text == "Hi there"
+
+
+@each(Attack("loops within loops, for a short prompt", ENDS, "the event loop waits for a second", LOOPS))
+def test_a_template_that_the_event_loop_waits_for(attack: Attack, whole: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(whole, tmp_path / "model"))
+    (folder / "chat_template.jinja").write_text("{% if messages | length > 99 %}{% endif %}" + LOOPS)
+    with pytest.raises((UserError, ValueError), match="it takes more than 1 s"):
+        Tokenizer(folder).prompt(TURNS)

@@ -37,3 +37,16 @@ def test_a_file_that_was_compressed_as_usual_is_read(tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
     parquet.write_table(pyarrow.table({"question": [f"question {n}" for n in range(1000)]}), file)
     assert [row["question"] for row in tabular.read_rows(file, ["question"])] == [f"question {n}" for n in range(1000)]
+
+
+@each(Attack("a parquet file of 2 kB with 400,000 numbers in a list of its only row", BOUNDED, "one line", 400_000))
+def test_a_nested_row_that_expands(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabular, "EXPANDED", 1 << 24)
+    file = tmp_path / "rows.parquet"
+    parquet.write_table(pyarrow.table({"question": [[0] * attack.given]}), file, compression="zstd")
+    assert file.stat().st_size < 10_000
+    with pytest.raises(UserError, match="its nested columns expand to more than 100 times its size") as caught:
+        next(tabular.read_rows(file, ["question"]))
+    assert "\n" not in str(caught.value)
+    parquet.write_table(pyarrow.table({"question": [[0] * 100] * 50}), file)
+    assert len(list(tabular.read_rows(file, ["question"]))) == 50

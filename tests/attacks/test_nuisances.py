@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import pickle
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,9 +15,13 @@ from attacks.catalogue import Attack, each
 from attacks.deadline import within
 
 from orgthink.cli import _unframed
+from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.folder import RunFolder
+from orgthink.runtime.organization import Organization
 from orgthink.tasks import sudoku
+from orgthink.util import terminal
 from orgthink.util.errors import UserError
+from orgthink.util.files import SUMS, require_intact, sha256
 
 LINEAR = "The grader of sudokus reads answers of a bounded number of lines."
 
@@ -32,6 +39,54 @@ def test_a_damaged_line_says_how_to_go_on(tmp_path: Path) -> None:
         (folder.path / name).write_text("{damaged}\n")
         with pytest.raises(UserError, match=rf"{name}, line 1: .*; to go on without it, delete this line"):
             list(read())
+
+
+@pytest.mark.parametrize("form", ["{} *{}", "{}  ./{}", "{}  {}\r", "{} *./{}\r"], ids=["binary", "dot", "CRLF", "all"])
+def test_digests_of_other_programs_are_read(form: str, tmp_path: Path) -> None:
+    for name, text in (("a b", "one"), ("weights", "two")):
+        (tmp_path / name).write_text(text)
+    lines = [form.format(sha256(tmp_path / name), name) for name in ("a b", "weights")]
+    (tmp_path / SUMS).write_text("\n".join([*lines, "\r", ""]), newline="")
+    require_intact(tmp_path)
+    (tmp_path / SUMS).write_text(
+        "\n".join(lines).upper().replace("WEIGHTS", "weights").replace("A B", "a b"), newline=""
+    )
+    require_intact(tmp_path)
+    (tmp_path / "a b").write_text("another")
+    with pytest.raises(UserError, match="a b is damaged"):
+        require_intact(tmp_path)
+
+
+def test_digests_of_files_outside_of_the_folder_are_refused(tmp_path: Path) -> None:
+    inner = tmp_path / "model"
+    inner.mkdir()
+    (tmp_path / "other").write_text("there")
+    for name in ("../other", str(tmp_path / "other")):
+        (inner / SUMS).write_text(f"{sha256(tmp_path / 'other')}  {name}\n")
+        with pytest.raises(UserError, match="other is damaged"):
+            require_intact(inner)
+
+
+def test_places_that_log_are_counted_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "_logged", {})
+    printed = Counter[int]()
+    for second in range(0, 6_000, 2):
+        record = logging.makeLogRecord({"pathname": "serve.py", "lineno": 7, "msg": "again", "created": float(second)})
+        printed[second // 60] += terminal._first(record)
+    assert set(printed.values()) == {terminal.MOST_LINES} and len(terminal._logged) == 1
+
+
+def test_a_misspelt_setting_of_an_organization_in_python() -> None:
+    with pytest.raises(UserError, match=r"unknown setting of AsyncThink 'tolerent': did you mean tolerant\?") as caught:
+        AsyncThink(tolerent=True)
+    assert "\n" not in str(caught.value)
+    assert AsyncThink(tolerant=True).tolerant and pickle.loads(pickle.dumps(AsyncThink())) == AsyncThink()
+
+    class Own(Organization):
+        def __init__(self, *models: str, **more: int) -> None:
+            self.models, self.more = models, more
+
+    assert Own("a", anything=1).more == {"anything": 1}
 
 
 def test_an_error_of_an_option_has_no_colours_of_a_terminal() -> None:

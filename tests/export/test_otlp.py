@@ -21,7 +21,8 @@ from orgthink.export.otlp import Collector, with_beginnings
 from orgthink.export.spans import trace_spans
 from orgthink.record.folder import RunFolder
 from orgthink.util import redaction
-from orgthink.util.errors import UserError, pip_install
+from orgthink.util.errors import UserError
+from orgthink.util.install import pip_install
 
 EPISODES = sample.episodes(rounds=1)
 SECRET = "sk-collector-0123456789"

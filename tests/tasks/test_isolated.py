@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+from attacks.deadline import within
 
 from orgthink.tasks import math_verifier
 from orgthink.util import isolated
@@ -123,3 +126,16 @@ def test_a_question_that_ends_its_process_is_an_error_with_the_signal(
     with pytest.raises(isolated.ProcessEnded, match="SIGKILL"):
         process.ask("")
     assert process.ask("next") == "next"
+
+
+def test_a_long_question_to_a_process_that_hangs_is_not_sent_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = module(tmp_path, "serve(str)", monkeypatch)
+    monkeypatch.setattr(isolated, "LONGEST_WAIT", 3)
+    process._start()
+    assert process.process is not None
+    os.kill(process.process.pid, signal.SIGSTOP)
+    with pytest.raises(isolated.ProcessEnded, match="gave no answer for 3 s"):
+        within(60, lambda: process.ask("x" * 10_000_000))
+    assert process.process is None

@@ -16,7 +16,8 @@ from orgthink.tasks import TASKS, math_verifier, task_named
 from orgthink.tasks.math import MATH, Math
 from orgthink.tasks.math_guard import is_same, normal_form
 from orgthink.tasks.vote import vote
-from orgthink.util.errors import ToolError, UserError, pip_install
+from orgthink.util.errors import ToolError, UserError
+from orgthink.util.install import pip_install
 from orgthink.util.isolated import IsolatedProcess, ProcessEnded
 
 FILE = Path(__file__).parents[1] / "data" / "deepscaler.jsonl"

@@ -24,7 +24,8 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.session import Session
 from orgthink.tools.mcp import McpTool, mcp_tools
 from orgthink.tools.tool import MOST_RETURNED, Desk, Tool, status_of
-from orgthink.util.errors import Failure, UserError, pip_install
+from orgthink.util.errors import Failure, UserError
+from orgthink.util.install import pip_install
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 PROBLEM = Problem("p", "arithmetic", "The question.")

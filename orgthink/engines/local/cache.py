@@ -90,8 +90,7 @@ class Block:
         """Take out row i; the last row takes its place."""
         last = self.rows[-1]
         if last is not self.rows[i]:
-            cache = self.get(len(self.rows) - 1)
-            self._keys[:, i, :, : last.length], self._values[:, i, :, : last.length] = cache
+            self._keys[:, i, :, : last.length], self._values[:, i, :, : last.length] = self.get(len(self.rows) - 1)
             self.rows[i] = last
         self.rows.pop()
         if 4 * len(self.rows) < self._keys.shape[1]:

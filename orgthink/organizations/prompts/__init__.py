@@ -191,6 +191,5 @@ def _with_history(history: tuple[Message, ...], messages: tuple[Message, ...], f
     """A prompt with a conversation before its message number `first`. Chat templates take one system's message, at the
     beginning."""
     system = "\n\n".join(message.content for message in (*history, *messages) if message.role == "system")
-    both = (*messages[:first], *history, *messages[first:])
-    turns = tuple(message for message in both if message.role != "system")
+    turns = tuple(message for message in (*messages[:first], *history, *messages[first:]) if message.role != "system")
     return (Message("system", system), *turns) if system else turns

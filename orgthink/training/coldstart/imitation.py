@@ -35,8 +35,7 @@ def imitate(run: RunFolder, path: Path) -> tuple[int, int, int]:
         raise UserError(f"{run.path} has {trouble}: nothing to imitate")
     (style, capacity), rows = kinds.pop(), [row for _, one in found for row in pairs.pairs_of(one, "itself")]
     source = {"episodes": str(run.path.resolve()), "prompts": style, "capacity": capacity}
-    folder = RunFolder.create(path, "synth", source)
-    pairs.write(folder.path / ROWS, rows)
+    pairs.write(RunFolder.create(path, "synth", source).path / ROWS, rows)
     return len(rows), len(found), total
 
 

@@ -58,8 +58,7 @@ def random_plan(rng: random.Random, capacity: int) -> list[Step]:
     forked: list[Step] = []
     steps: list[Step] = []
     while not forked:
-        parts = [""] * rng.randint(2, capacity + 2)
-        steps = random_structure(rng, parts, capacity, largest_fork=1)
+        steps = random_structure(rng, [""] * rng.randint(2, capacity + 2), capacity, largest_fork=1)
         forked = [step for step in steps if step.action == "fork"]
     plan: list[Step] = []
     taken: dict[str, str] = {}

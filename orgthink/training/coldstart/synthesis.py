@@ -40,6 +40,7 @@ from orgthink.util.concurrency import Stop, run_all
 from orgthink.util.errors import Failure, UserError, pick, require_at_least
 from orgthink.util.files import write_whole
 from orgthink.util.redaction import redact_json
+from orgthink.util.threads import PROGRAMS, off_loop
 
 ROWS = "pairs.jsonl"
 
@@ -194,14 +195,14 @@ async def synthesise(
     todo = problems(plan)
     with folder.journal(redo=engine_failed) as journal:
         require_planned(todo, folder, journal.episodes)
-        harvest = await asyncio.to_thread(harvested, plan, journal.episodes, journal.crash)
+        harvest = await off_loop(PROGRAMS, harvested, plan, journal.episodes, journal.crash)
         done = {record.id for record in journal.episodes}
         missing = [problem for name, problem in todo.items() if name not in done]
 
         async def work(problem: Problem) -> None:
             guard = Guard(problem, plan.writer, 0, plan.capacity, journal.crash)
             record = guard.store(journal, await guard.run(teach(problem)))
-            harvest.take(record, await asyncio.to_thread(judged, plan, record, journal.crash))
+            harvest.take(record, await off_loop(PROGRAMS, judged, plan, record, journal.crash))
             progress(harvest)
 
         await run_all(work, missing, plan.concurrency, stop)

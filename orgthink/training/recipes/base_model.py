@@ -101,8 +101,7 @@ class FromModel:
         """The folder of the model that a training opens. UserError if it needs the first weights and they changed."""
         former = self.former_adapter
         base = model_folder(self.model if former is None else base_of(former))
-        kl = isinstance(self.settings, Optimization) and self.settings.loss.kl > 0
-        if self.lora is not None or kl:
+        if self.lora is not None or (isinstance(self.settings, Optimization) and self.settings.loss.kl > 0):
             places = [base] if former is None else [base, former]
             weights = {file.name: sha256(file) for place in places for file in place.glob("*.safetensors")}
             require_unchanged(folder, "base.json", base, weights)

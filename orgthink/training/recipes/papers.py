@@ -55,8 +55,7 @@ def sequential(task: str, tokens: int, problems: int, group: int, steps: int) ->
     answer only: neither λ R_η nor R_FE. Parallel thinking is several samples of it, two on countdown and four on
     mathematics: `orgthink eval --organizations parallel --capacity 2`, or `4`."""
     organization = OrganizationSpec("sequential", {"prompts": "paper"})
-    limits = Limits(1, max_tokens=tokens)
-    rollout = Rollout(task, organization, limits, tokens, problems=problems, group=group)
+    rollout = Rollout(task, organization, Limits(1, max_tokens=tokens), tokens, problems=problems, group=group)
     return asyncthink(task, rollout, steps, weight=0.0, format_error=0.0)
 
 
@@ -146,18 +145,17 @@ def paramanager() -> Policy:
         "response_characters": 4096,
         "synthesis": "summarizer",
     }
-    rollout = Rollout(
-        "math",
-        OrganizationSpec("paramanager", settings),
-        Limits(1 + calls * samples, longest, turns=rounds * (1 + calls * samples) + 1),
-        max_tokens=longest,
-        problems=16,
-        group=8,
-        models={**servers, "summarizer": servers["gpt-oss-20b"]},
-        roles=("manager",),
-    )
     optimization = RlSettings(
-        rollout,
+        Rollout(
+            "math",
+            OrganizationSpec("paramanager", settings),
+            Limits(1 + calls * samples, longest, turns=rounds * (1 + calls * samples) + 1),
+            max_tokens=longest,
+            problems=16,
+            group=8,
+            models={**servers, "summarizer": servers["gpt-oss-20b"]},
+            roles=("manager",),
+        ),
         steps=50,
         learning_rate=2e-6,
         warmup=0,

@@ -14,8 +14,9 @@ from orgthink.cli import INTERRUPTED
 from orgthink.cli.running import again, interruptible, settings_of, written
 from orgthink.record.folder import RunFolder, dated, require_vacant
 from orgthink.runtime.clock import run_main
-from orgthink.util.errors import UserError, needing, pick, pip_install
+from orgthink.util.errors import UserError, pick
 from orgthink.util.files import locked
+from orgthink.util.install import needing, pip_install
 from orgthink.util.terminal import show
 
 if TYPE_CHECKING:

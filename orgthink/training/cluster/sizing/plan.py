@@ -192,8 +192,7 @@ class Memory:
     def training(self) -> float:
         """Total during training."""
         sampler = 0.0 if self.released else self.sampler + max(0.0, self.cache)
-        states = self.weights + self.gradients + self.adam + self.reference
-        return states + self.gathered + self.activations + sampler
+        return self.weights + self.gradients + self.adam + self.reference + self.gathered + self.activations + sampler
 
     @property
     def sampling(self) -> float:

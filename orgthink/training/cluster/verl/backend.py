@@ -74,7 +74,11 @@ class VerlBackend:
         with self._placed(rows) as (batch, keys):
             self._workers.compute_log_prob(batch)
             found = tq.kv_batch_get(keys=keys, partition_id=PARTITION, select_fields=["log_probs"])["log_probs"]
-            return [_of_row(row, logprobs) for row, logprobs in zip(rows, found.unbind(), strict=True)]
+            # The output at position t is for token t + 1; 0 for what is not trained.
+            return [
+                tuple(p if on else 0.0 for on, p in zip(row.trained, [0.0, *logprobs_T.tolist()[:-1]], strict=True))
+                for row, logprobs_T in zip(rows, found.unbind(), strict=True)
+            ]
 
     def forward_backward(self, rows: Sequence[PolicyRow], loss: PolicyLoss) -> Signals:
         if loss != self._loss:
@@ -127,8 +131,7 @@ class VerlBackend:
     def _placed(self, rows: Sequence[PolicyRow]) -> Iterator[tuple[KVBatchMeta, list[str]]]:
         """Put rows into TransferQueue: yields a batch with equal parts for all workers, and the key of each row."""
         self._sleep()
-        short = min(rows, key=len)
-        placed = [*rows, *[padding(short)] * (-len(rows) % self._parts)]
+        placed = [*rows, *[padding(min(rows, key=len))] * (-len(rows) % self._parts)]
         keys = [f"{row.group}_{next(self._numbers)}_0" for row in placed]
         tags = [{"seq_len": len(row), "is_padding": row.episode == "padding"} for row in placed]
         known = list_of_dict_to_tensordict([fields(row) for row in placed])
@@ -148,11 +151,6 @@ def _balanced(lengths: Sequence[int], parts: int) -> list[int]:
         return list(range(len(lengths)))
     work = calculate_workload(torch.tensor(lengths))
     return [place for part in get_seqlen_balanced_partitions(work, parts, equal_size=True) for place in part]
-
-
-def _of_row(row: PolicyRow, logprobs_T: torch.Tensor) -> tuple[float, ...]:
-    """A log-probability for each token of a row; the output at position t is for token t + 1. 0 if not trained."""
-    return tuple(p if on else 0.0 for on, p in zip(row.trained, [0.0, *logprobs_T.tolist()[:-1]], strict=True))
 
 
 def _signals(answer: Any) -> Signals:

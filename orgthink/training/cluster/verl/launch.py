@@ -24,7 +24,8 @@ from orgthink.training.cluster.verl.attention import ROWS
 from orgthink.training.recipes.base_model import model_folder, require_same_problems
 from orgthink.training.recipes.jobs import Job, Reinforced
 from orgthink.training.recipes.registry import training_of
-from orgthink.util.errors import UserError, pip_install, require_at_least
+from orgthink.util.errors import UserError, require_at_least
+from orgthink.util.install import pip_install
 from orgthink.util.settings import typed
 
 VERSIONS = ("0.9", "0.10")
@@ -78,8 +79,7 @@ def placement_of(given: Mapping[str, str], device: str) -> Placement:
     """The placement of settings by name. Other names than fields of `Placement` are settings of verl."""
     ours = given.keys() & {f.name for f in fields(Placement)} - {"device", "settings"}
     verls = [f"{name}={value}" for name, value in given.items() if name not in ours]
-    values = {name: given[name] for name in ours}
-    return typed(Placement, {**values, "device": device, "settings": verls}, "--cluster")
+    return typed(Placement, {**{name: given[name] for name in ours}, "device": device, "settings": verls}, "--cluster")
 
 
 def require(job: Job, placement: Placement) -> None:

@@ -71,9 +71,8 @@ def row_loss(
     names = [f"episode {e}, {a}" for e, a in zip(data["episode"], data["agent"], strict=True)]
     counts = [int(part.sum()) for part in counted_R.split(mask_BR.offsets().diff().tolist())]
     sampled, old, age, advantages, weights = (data[name].values()[counted_R] for name in _KNOWN)
-    tokens = Tokens(sampled, old, age, advantages, weights, counts, names)
     result, signals = assess(
-        tokens,
+        Tokens(sampled, old, age, advantages, weights, counts, names),
         loss,
         logprobs_R[counted_R],
         entropy_R.detach()[counted_R],

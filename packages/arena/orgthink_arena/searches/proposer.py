@@ -27,7 +27,7 @@ from orgthink.runtime.session import Session
 from orgthink.tools.toolbox import descriptions, listed, pool_text, resources, toolbox
 from orgthink.util.errors import UserError
 from orgthink.util.redaction import redact
-from orgthink.util.threads import in_thread
+from orgthink.util.threads import PROGRAMS, off_loop
 from orgthink_arena.organizations.workflow_graph import Graph, fill
 from orgthink_arena.organizations.workflow_json import read_graph, written_graph
 from orgthink_arena.searches.search import ArchiveEntry, Design, Searching
@@ -71,7 +71,7 @@ class Designer:
             reply = await _say(designer, question and _prompt(question))
         for repair in range(self.repairs + 1):
             try:
-                return await in_thread(self._read, reply)
+                return await off_loop(PROGRAMS, self._read, reply)
             except UserError as error:
                 if repair < self.repairs:
                     reply = await _say(designer, _prompt("repair", error=str(error)))

@@ -17,7 +17,8 @@ from typing import Any
 
 from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.task import Solution, Split, Task, member_name, read_member
-from orgthink.util.errors import UserError, pick, pip_install
+from orgthink.util.errors import UserError, pick
+from orgthink.util.install import pip_install
 from orgthink.util.isolated import IsolatedProcess, ProcessEnded
 from orgthink_arena.tasks.gym_process import MAKING
 

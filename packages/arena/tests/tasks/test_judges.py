@@ -15,7 +15,7 @@ from orgthink_arena.judges.judge import Judge, JudgedOutput, JudgeLimits, Submis
 
 from orgthink.tools import bubblewrap, limits
 from orgthink.util.errors import ToolError, UserError
-from orgthink.util.threads import in_thread
+from orgthink.util.threads import PROGRAMS, off_loop
 
 LIMITS = JudgeLimits(seconds=30.0, memory_mb=256, output_mb=1)
 ADDS = "print(sum(map(int, input().split())))"
@@ -169,7 +169,7 @@ async def test_tests_that_nobody_waits_for_end(waits, monkeypatch):
 
     if waits:
         judge._places.acquire()
-    task = asyncio.create_task(in_thread(work))
+    task = asyncio.create_task(off_loop(PROGRAMS, work))
     while not began.is_set():
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.5)
