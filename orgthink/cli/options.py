@@ -17,7 +17,7 @@ from orgthink.evaluation.specs import OrganizationSpec, known_settings, labelled
 from orgthink.measure.usage import Price
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.training.recipes.adjust import put
-from orgthink.util.errors import UserError, pick
+from orgthink.util.errors import UserError, explained, pick
 from orgthink.util.redaction import redact_values
 from orgthink.util.references import absolute
 from orgthink.util.settings import plain, require_known, typed
@@ -159,10 +159,8 @@ class Options(FromFile):
         pick("setting", setting, known)
         for how in meant:
             if setting in known_settings(how.organization):
-                try:
+                with explained(f"--set {given}", UserError):
                     put(how.settings, ORGANIZATIONS[how.organization], f"{path}={value}")
-                except UserError as error:
-                    raise UserError(f"--set {given}: {error}") from None
 
 
 def by_name(given: Sequence[str], option: str, form: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ from orgthink.evaluation.run import backings
 from orgthink.record.folder import RunFolder, dated
 from orgthink.runtime.clock import run_main
 from orgthink.util.concurrency import innermost
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, explained
 from orgthink.util.files import cut_torn_line, open_to_append
 from orgthink.util.install import needing
 from orgthink.util.redaction import conceal
@@ -163,7 +163,5 @@ class Mcp(ServingOptions):
 def _listening(host: str, port: int) -> socket.socket:
     """A socket that listens. UserError if it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
+    with explained(f"nothing can listen at {host}, port {port}", OSError, OverflowError):
         return socket.create_server((host, port), family=family, backlog=1024)
-    except (OSError, OverflowError) as error:
-        raise UserError(f"nothing can listen at {host}, port {port}: {error}") from error

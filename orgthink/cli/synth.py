@@ -145,7 +145,14 @@ async def conduct(plan: Synthesis, target: RunFolder | Path) -> int:
         async def work(stop: threading.Event) -> Harvest:
             with written(folder), progress(plan.n) as advance:
                 return await synthesis.synthesise(
-                    plan, teach, folder, stop=stop, progress=lambda found: advance(found.done, _counts(found))
+                    plan,
+                    teach,
+                    folder,
+                    stop=stop,
+                    progress=lambda found: advance(
+                        found.done,
+                        f"kept {len(found.accepted)}  dropped {len(found.dropped)}  failed {len(found.failed)}",
+                    ),
                 )
 
         harvest = await interruptible(work)
@@ -175,8 +182,3 @@ def report(folder: RunFolder, harvest: Harvest) -> int:
     count = len(harvest.failed)
     why = f"requests failed ({failure_message(harvest.failed[0])})" if count else ""
     return exit_code(folder, harvest.done, harvest.plan.n, "problems", count, why)
-
-
-def _counts(harvest: Harvest) -> str:
-    """The numbers of traces by their result."""
-    return f"kept {len(harvest.accepted)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"

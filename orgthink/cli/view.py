@@ -19,7 +19,7 @@ from orgthink.cli.table import conditions
 from orgthink.evaluation.plan import recorded
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder, require_output
-from orgthink.util.errors import UserError, pick
+from orgthink.util.errors import UserError, explained, pick
 from orgthink.util.files import write_whole
 from orgthink.util.registry import registered_only
 from orgthink.util.terminal import show
@@ -132,10 +132,8 @@ class Following(ThreadingHTTPServer):
         """`everything` makes the page of all episodes. UserError if the port is not free."""
         self.growing, self.everything, self.one_at_a_time = Growing(folder), everything, threading.Lock()
         self.page = live_page(folder.name, conditions(folder), whole="all")
-        try:
+        with explained(f"nothing can listen at {HOST}, port {port}", OSError, OverflowError):
             super().__init__((HOST, port), _Requests)
-        except (OSError, OverflowError) as error:
-            raise UserError(f"nothing can listen at {HOST}, port {port}: {error}") from error
         self.url = f"http://{HOST}:{self.server_port}/"
 
     def handle_error(self, request: object, client_address: object) -> None:

@@ -9,7 +9,7 @@ from statistics import fmean, pstdev
 from typing import Literal
 
 from orgthink.credit import EpisodeCredit
-from orgthink.util.errors import require_at_least
+from orgthink.util.errors import explained, require_at_least
 
 Normalise = Literal["std", "none"]
 """Whether advantages are divided by the group's standard deviation."""
@@ -51,10 +51,8 @@ def credit(
     """
     found: dict[str, float] = {}
     for name, rewards in groups.items():
-        try:
+        with explained(f"group {name}", ValueError, by=ValueError):
             of_group = advantages(list(rewards.values()), normalise, delta=delta)
-        except ValueError as error:
-            raise ValueError(f"group {name}: {error}") from error
         found |= zip(rewards, of_group, strict=True) if of_group is not None else ()
     return found
 

@@ -252,9 +252,8 @@ async def _open_server(spec: EngineSpec) -> Engine:
         from orgthink.models.tokenizer import Tokenizer
 
         tokenizer = Tokenizer(spec.folder, spec.template)
-    return await EndpointEngine.open(
-        spec.url or "", spec.model, tokenizer=tokenizer, concurrency=spec.streams, template=spec.template
-    )
+    how = {"tokenizer": tokenizer, "concurrency": spec.streams, "template": spec.template}
+    return await EndpointEngine.open(spec.url or "", spec.model, **how)
 
 
 async def open_local(rest: str, *, threaded: bool = True, slots: int = 128, **settings: Any) -> Engine:

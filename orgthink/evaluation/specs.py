@@ -17,7 +17,7 @@ from orgthink.organizations.prompts import STYLES, style_named
 from orgthink.record.episode import Sampling
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.organization import Organization
-from orgthink.util.errors import UserError, pick
+from orgthink.util.errors import UserError, explained, pick
 from orgthink.util.registry import LOCAL
 from orgthink.util.settings import plain, require_known, typed
 
@@ -53,10 +53,8 @@ class OrganizationSpec:
 
     def stored(self, organization: Organization) -> OrganizationSpec:
         """With all settings of its organization, as JSON values. UserError for another value."""
-        try:
+        with explained(f"settings of {organization.name} are stored as JSON values", ValueError):
             return replace(self, settings=plain(organization))
-        except ValueError as error:
-            raise UserError(f"settings of {organization.name} are stored as JSON values: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ class Preset:
 def preset_of(spec: EngineSpec) -> Preset:
     """The preset of a model; the default without an orgthink.json. UserError if the file is invalid."""
     preset = typed(Preset, spec.preset_values, f"orgthink.json of {spec.model}")
-    try:
+    with explained(f"orgthink.json of {spec.model}", ValueError, UserError):
         require_known(Preset, spec.preset_values)
         Limits(CAPACITY if preset.capacity is None else preset.capacity)
         require_sampling(Sampling(MAX_TOKENS if preset.max_tokens is None else preset.max_tokens))
@@ -125,8 +123,6 @@ def preset_of(spec: EngineSpec) -> Preset:
                 if one.name in settings and "runs commands" in one.metadata:
                     raise UserError(f"{one.name} of {name} runs commands: only the user of a run may set it")
             _require_installed(organization, name)
-    except ValueError as error:
-        raise UserError(f"orgthink.json of {spec.model}: {error}") from error
     return preset
 
 

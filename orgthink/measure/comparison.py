@@ -81,11 +81,9 @@ def _shares(episodes: Iterable[Episode]) -> dict[str, float]:
 def _compared(attempts: Sequence[Episode], base: Sequence[Episode], measure: Measure) -> dict[str, Any]:
     known, before_known = ({e.problem.id for e in side if measure(e) is not None} for side in (attempts, base))
     shared = known & before_known
-    mean, before = (_mean([e for e in side if e.problem.id in shared], measure) for side in (attempts, base))
+    mean, before = (
+        average([(e.problem.id, measure(e)) for e in side if e.problem.id in shared]).mean for side in (attempts, base)
+    )
     gap: Estimate = compare(attempts, base, measure)
     change = gap.mean / before if gap.mean is not None and before else None
     return {"baseline": before, "mean": mean, "difference": asdict(gap), "change": change}
-
-
-def _mean(episodes: list[Episode], measure: Measure) -> float | None:
-    return average([(episode.problem.id, measure(episode)) for episode in episodes]).mean

@@ -162,7 +162,10 @@ def _summary(episodes: Sequence[Episode], own: Mapping[str, Measure], prices: Pr
         "forked": share(forked),
         **_by_task(episodes),
         "format_error_rate": share(has_format_error),
-        "format_errors": {kind.value: share(lambda episode, kind=kind: _made(episode, kind)) for kind in FormatError},
+        "format_errors": {
+            kind.value: share(lambda episode, kind=kind: any(fault.kind is kind for fault in episode.format_faults))
+            for kind in FormatError
+        },
         "truncated_rate": share(was_truncated),
         "errors": share(failed),
         "error_kinds": {
@@ -242,7 +245,3 @@ def _mean(episodes: Iterable[Episode], measure: Measure) -> dict[str, Any]:
 
 def _values(episodes: Iterable[Episode], measure: Measure) -> Values:
     return [(episode.problem.id, measure(episode)) for episode in episodes]
-
-
-def _made(episode: Episode, kind: FormatError) -> bool:
-    return any(fault.kind is kind for fault in episode.format_faults)

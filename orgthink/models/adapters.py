@@ -88,10 +88,8 @@ def merged(adapter: Path, base: Path) -> Path:
     require_intact(adapter)
     show(f"orgthink: the adapter {adapter} is merged into {base} once, in {folder}", error=True)
     model = open_trainable(base, _settings(adapter))
-    try:
+    with user_input():
         model.restore_adapter(adapter)
-    except ValueError as error:
-        raise UserError(str(error)) from error
     with TemporaryDirectory(dir=made(folder.parent), prefix=".merge-", ignore_cleanup_errors=True) as place:
         ModelFiles(base).write(Path(place))
         presets = adapter / "orgthink.json"

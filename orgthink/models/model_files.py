@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, explained
 from orgthink.util.tabular import json_object
 
 NAMES = (
@@ -83,10 +83,8 @@ def is_own(file: Path) -> bool:
 def context_of(folder: Path) -> int | None:
     """Context length of a model in tokens; `None` if its config does not have it. UserError if it cannot be read."""
     file, name = folder / "config.json", "max_position_embeddings"
-    try:
+    with explained(f"{file} cannot be read", OSError):
         return tokens_of(json_object(file).get(name), f"{file}: {name}")
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error}") from error
 
 
 def tokens_of(length: Any, name: str) -> int | None:

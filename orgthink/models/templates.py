@@ -19,7 +19,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from orgthink.models.context import RESERVED
-from orgthink.util.errors import ToolError, UserError
+from orgthink.util.errors import ToolError, UserError, explained
 from orgthink.util.files import read_whole
 from orgthink.util.isolated import IsolatedProcess, processor_seconds, serve
 from orgthink.util.settings import lacks
@@ -43,11 +43,9 @@ def chat_template(folder: Path, arguments: Iterable[str] = ()) -> Any:
     the `arguments`.
     """
     file, config = folder / "chat_template.jinja", folder / "tokenizer_config.json"
-    try:
+    with explained(f"the chat template of {folder} cannot be read", ValueError, ToolError, UserError, by=ValueError):
         source = read_whole(file).decode() if file.is_file() else _configured(config)
         read = set() if source is None else {*_ask(source)} - RESERVED
-    except (ValueError, ToolError) as error:
-        raise ValueError(f"the chat template of {folder} cannot be read: {reason(error)}") from error
     for name in arguments:
         if name not in read:
             raise UserError(f"the chat template of {folder} {lacks(name, sorted(read))}")

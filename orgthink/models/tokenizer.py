@@ -16,7 +16,7 @@ import tokenizers
 from orgthink.models.context import NOOP, Tools
 from orgthink.models.templates import chat_template
 from orgthink.record.episode import Message, Origin, Span
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, explained
 from orgthink.util.settings import typed
 from orgthink.util.tabular import json_object
 from orgthink.util.terminal import reason
@@ -147,10 +147,8 @@ class Tokenizer:
     def _render(self, messages: tuple[Message, ...]) -> str:
         turns = [{"role": one.role, "content": one.content} for one in messages if one.role != _TOOLS]
         tools = next((json.loads(one.content) for one in messages if one.role == _TOOLS), None)
-        try:
+        with explained(f"the chat template of {self._folder} fails", Exception, UserError):
             return self._template({**self._values, "messages": turns, "tools": tools, "add_generation_prompt": True})
-        except Exception as error:
-            raise UserError(f"the chat template of {self._folder} fails: {reason(error)}") from error
 
     def _quoting(self, messages: tuple[Message, ...], stand_ins: dict[str, str]) -> tuple[str, tuple[int, ...]]:
         """Text and ids of turns that contain names of special tokens, or are read as some, which are replaced while the

@@ -16,10 +16,9 @@ from orgthink.models.decoder import Decoder
 from orgthink.models.huggingface import HuggingFaceModel, open_model, require_plain_head
 from orgthink.models.lora import LoraSettings
 from orgthink.models.model_files import model_files, require_no_adapter
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, explained, user_input
 from orgthink.util.files import require_intact, write_whole
 from orgthink.util.tabular import json_object
-from orgthink.util.terminal import reason
 
 Trainable = Decoder | HuggingFaceModel
 """A causal language model whose weights are trained."""
@@ -59,15 +58,11 @@ def open_trainable(
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is not a model folder: it has no config.json")
     model_files(folder)
-    try:
+    with user_input():
         model = open_decoder(folder, dtype)
-    except ValueError as error:
-        raise UserError(str(error)) from error
     if lora is not None:
-        try:
+        with explained(f"{folder} cannot take this adapter", ValueError):
             model.add_adapter(lora, seed, folder, roles)
-        except ValueError as error:
-            raise UserError(f"{folder} cannot take this adapter: {reason(error)}") from error
     model.mixed_precision = mixed_precision
     if gradient_checkpointing and not model.layers:
         raise UserError(f"{folder} has no layers that transformers computes twice: leave gradient_checkpointing out")
@@ -87,10 +82,8 @@ def resolve_device(device: str) -> str:
     """The name of a device: `auto` becomes `cuda` if available, else `cpu`. UserError if it cannot be used."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
+    with explained(f"device {device} cannot be used", RuntimeError, AssertionError):
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"device {device} cannot be used: {reason(error)}") from error
     return device
 
 

@@ -11,6 +11,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from orgthink.util.errors import explained
+
 _OUTER = {
     "embedding.weight": "model.embed_tokens.weight",
     "norm.weight": "model.norm.weight",
@@ -45,10 +47,8 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     for file in sorted(folder.glob("*.safetensors")):
         if not file.is_file():  # a pipe would be waited for
             raise ValueError(f"{file} is not a file")
-        try:
+        with explained(f"{file} cannot be read", SafetensorError, MemoryError, by=ValueError):
             weights |= load_file(file)
-        except (SafetensorError, MemoryError) as error:
-            raise ValueError(f"{file} cannot be read: {error}") from error
     require_finite(weights, folder)
     return weights
 

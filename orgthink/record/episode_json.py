@@ -51,7 +51,15 @@ def _json(episode: Episode) -> str:
     unset: dict[Any, Any] = {"step": True} if episode.step is None else {}
     if not episode.problem.history:
         unset["problem"] = {"history"}
-    unset["traces"] = {i: _unset(trace) for i, trace in enumerate(episode.traces)}
+    unset["traces"] = {  # optional fields of a span that the line leaves out
+        i: {
+            "spans": {
+                j: {name for name in ("billed", "reasoning") if getattr(span, name) is None}
+                for j, span in enumerate(trace.spans)
+            }
+        }
+        for i, trace in enumerate(episode.traces)
+    }
     try:
         return adapter(type(episode)).dump_json(episode, exclude=unset).decode()
     except ValueError:
@@ -68,13 +76,6 @@ def line_of(episode: Episode) -> bytes:
     except ValueError as error:
         raise ValueError(f"episode {episode.id} cannot be stored: {first_message(error)}") from error
     return line
-
-
-def _unset(trace: Trace) -> dict[str, Any]:
-    """Optional fields of a trace that its line leaves out."""
-    spans = enumerate(trace.spans)
-    unsent = {i: {name for name in ("billed", "reasoning") if getattr(span, name) is None} for i, span in spans}
-    return {"spans": unsent}
 
 
 def _without_secrets(value: Any) -> Any:

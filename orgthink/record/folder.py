@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 from orgthink.record.episode import SCHEMA_VERSION, Episode
 from orgthink.record.episode_json import line_of, load, require_version
 from orgthink.record.provenance import provenance
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, user_input
 from orgthink.util.files import (
     LOCK,
     append,
@@ -264,10 +264,8 @@ class RunFolder:
         stored."""
         lines = []
         for line in _lines(self.episodes_file):
-            try:
+            with user_input():
                 lines.append(line_of(revised[line.episode.id]) if line.episode.id in revised else line.raw)
-            except ValueError as error:
-                raise UserError(str(error)) from error
         write_whole(self.episodes_file, b"".join(lines))
 
     def write_json(self, name: str, value: Any) -> None:

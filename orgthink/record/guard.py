@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from orgthink.record.episode import CONTROLLER, Episode, FormatError, Problem, Status, StopReason, Trace, episode_id
 from orgthink.record.episode_json import dump, load, require_integrity
 from orgthink.record.folder import Journal
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, user_input
 
 Crash = Callable[[str, Exception], str]
 """Stores the traceback of an episode, by its id, and returns the error in one line: `Journal.crash`."""
@@ -57,10 +57,8 @@ class Guard:
             journal.append(episode)
         except ValueError as bug:
             episode = self.crashed(bug)
-            try:
+            with user_input():
                 journal.append(episode)
-            except ValueError as error:
-                raise UserError(str(error)) from error
         return episode
 
     def crashed(self, bug: Exception, left: Sequence[Episode] = ()) -> Episode:

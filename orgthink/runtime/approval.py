@@ -13,7 +13,7 @@ from orgthink.record.episode import CancelSource, Status, StopReason
 from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.budget import BudgetExhausted, Limits
 from orgthink.runtime.deadline import DeadlineMissed, within
-from orgthink.util.errors import Failure
+from orgthink.util.errors import Failure, explained
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,9 @@ async def allowed(approve: Approve, child: Agent, arguments: Mapping[str, Any] |
     call = PendingCall(kind, child.parent or "", child.id, child.role, arguments)
 
     async def asking() -> bool | str:
-        try:
+        # An error of the approver is no failure of the fork.
+        with explained("an approver failed", Failure, BudgetExhausted, DeadlineMissed, by=RuntimeError):
             ruling = await approve(call)
-        except (Failure, BudgetExhausted, DeadlineMissed) as error:  # not a failure of the fork
-            raise RuntimeError(f"an approver failed: {error}") from error
         if not isinstance(ruling, bool | str):
             raise TypeError(f"an approver returned {type(ruling).__name__}: it must return True, False or a reason")
         return ruling

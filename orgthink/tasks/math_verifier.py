@@ -5,6 +5,7 @@ A text like `9^{9^{99}}` exceeds its limit of processor time and ends the proces
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import Any
@@ -31,10 +32,9 @@ def is_same(right: str, offered: str, error: float = 0) -> bool:
     """Whether two results in LaTeX are equal, or two numbers differ by less than the error; false if that is undecided.
     ToolError without math-verify, or with one that does not start: the answer can be graded later."""
     require_math_verify(ToolError)
-    try:
+    with suppress(ProcessEnded):
         return _decided(right, offered, error)
-    except ProcessEnded:  # wrong, but not cached: the process may have been ended for another reason
-        return False
+    return False  # but not cached: the process may have been ended for another reason
 
 
 @lru_cache(maxsize=4096)
@@ -68,11 +68,9 @@ def _serve() -> None:
         ) and not _differ(left[0], other[0])
 
     def answer(question: list[Any]) -> bool:
-        try:
-            with processor_seconds(SECONDS):
-                return bool(compare(*question))
-        except Exception:  # a text that the library cannot handle is wrong
-            return False
+        with suppress(Exception), processor_seconds(SECONDS):
+            return bool(compare(*question))
+        return False  # a text that the library cannot handle is wrong
 
     serve(answer, begin=lambda: compare("1", "x + 1"))  # imports what the first question needs, without a limit
 

@@ -19,7 +19,7 @@ from orgthink.grammar.solution import final_result
 from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.math_guard import extract, literal
 from orgthink.tasks.task import FileTask, Solution, Split, placed, require_shallow
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, explained
 
 QUESTIONS = ("problem", "question", "prompt", "text", "input")
 TESTS = ("test_list", "test")
@@ -68,11 +68,9 @@ class RowTask(FileTask):
     columns = (*QUESTIONS, *ANSWERS, *OTHERS)
 
     def read(self, row: Any, place: str) -> Problem:
-        try:
+        with explained(place, ValueError, UserError):
             question, answer = columns_of(row)
             return require_shallow(self.problem(text_of(row[question]), row[answer], row), place)
-        except ValueError as error:
-            raise UserError(f"{place}: {error}") from None
 
     def problem(self, text: str, answer: Any, row: Mapping[str, Any] | None = None) -> Problem:
         """The problem of a question and its answer. ValueError if no answer to it could be graded."""
@@ -224,10 +222,8 @@ def text_of(value: Any) -> str:
 def guessed(file: Path) -> str:
     """The grader that the first rows of a file ask for. UserError if no result could equal their answers."""
     rows = [row for _, row in islice(placed(file, RowTask.columns), SEEN) if isinstance(row, Mapping)]
-    try:
+    with explained(f"{file}, row 1", UserError):
         _, column = columns_of(rows[0] if rows else {})
-    except UserError as error:
-        raise UserError(f"{file}, row 1: {error}") from None
     answers = [text for row in rows if (text := text_of(row.get(column)))]
     if first(OTHERS[:2], rows[0]) or {*answers} <= {*LETTERS}:
         return "choice"

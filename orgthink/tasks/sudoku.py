@@ -18,7 +18,7 @@ from orgthink.grammar.solution import boxed
 from orgthink.record.episode import Grade, Problem
 from orgthink.tasks.task import FileTask, Solution, Split, in_split
 from orgthink.tasks.written import readings
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, explained
 
 HOLES = {"easy": (4, 5), "medium": (6, 7), "hard": (8, 9)}
 """Fewest and most empty cells of each level."""
@@ -66,10 +66,8 @@ class Sudoku(FileTask):
         self.name, self._holes = name, holes
 
     def read(self, row: Any, place: str) -> Problem | None:
-        try:
+        with explained(place, ValueError, UserError):
             grid = clues_of(row)
-        except ValueError as error:
-            raise UserError(f"{place}: {error}") from None
         if grid is None:
             return None
         empty = sum(line.count(0) for line in grid)

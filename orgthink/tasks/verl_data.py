@@ -18,7 +18,7 @@ from orgthink.record.episode_json import MOST_REQUIRED
 from orgthink.tasks import TASKS
 from orgthink.tasks.math import MATH
 from orgthink.tasks.task import FileTask, Solution, Split, Task, require_shallow
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, explained
 from orgthink.util.files import write_whole
 from orgthink.util.references import references
 from orgthink.util.settings import plain
@@ -90,10 +90,8 @@ class VerlData(FileTask):
 
 def row_of(problem: Problem, split: Split, index: int) -> dict[str, Any]:
     """The row of problem number `index` of a file. UserError if its data are not JSON values."""
-    try:
+    with explained(f"problem {problem.id}: its data are not JSON values", TypeError, ValueError, RecursionError):
         truth = json.dumps(problem.data, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(f"problem {problem.id}: its data are not JSON values: {error}") from error
     if json.loads(truth) != problem.data:
         raise UserError(f"problem {problem.id}: its data are not JSON values: use lists, and texts as keys")
     return {
@@ -133,10 +131,8 @@ def problem_of(row: Mapping[str, Any], place: str) -> Problem:
     extra = extra if isinstance(extra, Mapping) else {}
     if not source.startswith(OURS):
         return MATH.problem(*_mathematical(row, source, str(truth), extra, place))
-    try:
+    with explained(f"{place}: its ground truth is not JSON", ValueError, RecursionError):
         data = json.loads(str(truth))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{place}: its ground truth is not JSON: {error}") from error
     *history, question = _turns(row, _typed_value({"history": 0, **extra}, "history", int, place), place)
     problem = Problem(
         id=_typed_value(extra, "id", str, place),

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from orgthink.tools.per_loop import PerLoop
-from orgthink.util.errors import ToolError, UserError
+from orgthink.util.errors import ToolError, UserError, explained
 from orgthink.util.http import HttpClient, RetryPolicy, server_url
 from orgthink.util.redaction import redact_foreign
 from orgthink.util.terminal import excerpt
@@ -22,10 +22,8 @@ class JsonServer:
     def __init__(self, url: str, path: str, what: str, retry_policy: RetryPolicy | None) -> None:
         """`what` is the word for the server in messages. The path may be left out of the URL. UserError for another
         text than a URL."""
-        try:
+        with explained(f"this is not a URL of a {what}", ValueError, UserError):
             base = server_url(url)
-        except ValueError as error:
-            raise UserError(f"this is not a URL of a {what}: {error}") from error
         self._url = base.copy_with(path=base.path.rstrip("/").removesuffix(f"/{path}"))
         self._path = path
         how: dict[str, Any] = {"failure": ToolError, "what": what, "retry_policy": retry_policy}

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from orgthink.util.errors import ToolError
+from orgthink.util.errors import ToolError, explained
 
 _PREFIX = "orgthink-"
 _OWN = 8
@@ -58,10 +58,8 @@ def limited(memory: int, processes: int) -> Generator[Cgroup | None]:
     ToolError if making the group fails.
     """
     parent = _parent()
-    try:
+    with explained("the sandbox did not start", OSError, by=ToolError):
         group = None if parent is None else _made(parent, memory, processes)
-    except OSError as error:
-        raise ToolError(f"the sandbox did not start: {error}") from error
     try:
         yield group
     finally:

@@ -17,7 +17,7 @@ from orgthink.tools.limits import Cgroup
 from orgthink.tools.per_loop import PerLoop
 from orgthink.tools.python import CodeRunner, ending, unindented
 from orgthink.util.concurrency import place
-from orgthink.util.errors import ToolError, UserError
+from orgthink.util.errors import ToolError, UserError, explained
 from orgthink.util.terminal import excerpt
 
 __all__ = ["Bubblewrap", "CodeRunner", "runner_named"]
@@ -101,19 +101,20 @@ class Bubblewrap(SandboxLimits):
         return Result(text, Status.ERROR, error=ending(code_of_end, text))
 
     async def _start(self, code: str, stdin: str, group: Cgroup | None) -> asyncio.subprocess.Process:
-        try:
-            with bubblewrap.files(unindented(code).encode(errors="surrogatepass")) as files, _given(stdin) as given:
-                return await asyncio.create_subprocess_exec(
-                    *limits.entered(group, bubblewrap.command(self, *files)),
-                    env={},
-                    pass_fds=files,
-                    stdin=given,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-        except OSError as error:
-            raise ToolError(f"the sandbox did not start: {error}") from error
+        with (
+            explained("the sandbox did not start", OSError, by=ToolError),
+            bubblewrap.files(unindented(code).encode(errors="surrogatepass")) as files,
+            _given(stdin) as given,
+        ):
+            return await asyncio.create_subprocess_exec(
+                *limits.entered(group, bubblewrap.command(self, *files)),
+                env={},
+                pass_fds=files,
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
 
 def _given(stdin: str) -> AbstractContextManager[int]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import docstring_parser.google
 from jsonschema import Draft202012Validator
 
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, explained
 from orgthink.util.redaction import redact
 
 if TYPE_CHECKING:
@@ -126,10 +126,8 @@ def _of(function: Callable[..., Any]) -> Parameters:
 
 def _typed(function: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, Any]]:
     """The parameters of a function and their types."""
-    try:
+    with explained(f"tool {function.__name__}: a type hint cannot be resolved", NameError):
         hints = get_type_hints(function, include_extras=True)
-    except NameError as error:
-        raise UserError(f"tool {function.__name__}: a type hint cannot be resolved: {error}") from error
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise UserError(f"tool {function.__name__}: {parameter} cannot be passed by name")

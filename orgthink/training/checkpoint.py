@@ -24,7 +24,7 @@ import torch
 from safetensors import SafetensorError
 
 from orgthink.models.trainable import Trainable, say_made_for
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, explained
 from orgthink.util.files import (
     open_to_read,
     read_whole,
@@ -223,12 +223,8 @@ def load_state(file: Path, cls: type[T]) -> T:
 
 def _json(file: Path) -> Any:
     """The JSON in a file. UserError that names the file if it cannot be read."""
-    try:
+    with explained(f"{file} cannot be read", OSError, ValueError, RecursionError):
         return json.loads(read_whole(file, MOST))
-    except UserError:
-        raise
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{file} cannot be read: {error}") from error
 
 
 def say_start(settings: Any, step: int, removed: int) -> None:

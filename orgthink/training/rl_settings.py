@@ -66,7 +66,11 @@ class OfEpisodes:
         """The most important metrics of a step, as one line for the user."""
         own = {name: f"{name} {{:.3g}}" for name in self.rollout.made.measures}
         watched = {**OUTCOME, **getattr(self.reward, "watched", {}), **own, **STRUCTURE}
-        parts = [_formatted(form, line[name]) for name, form in watched.items() if name in line]
+        parts = [  # an unknown value is shown as a dash, not as zero
+            f"{form.partition('{')[0]}–" if line[name] is None else form.format(line[name])
+            for name, form in watched.items()
+            if name in line
+        ]
         return "  ".join([*parts, *last_parts(line)])
 
 
@@ -103,8 +107,3 @@ class RlSettings(OfEpisodes, Optimization):
 
     def bounds(self) -> dict[str, int | None]:
         return OfEpisodes.bounds(self) | {"optimizer_steps_a_step": self.minibatches}
-
-
-def _formatted(form: str, value: float | None) -> str:
-    """A metric as text. An unknown value is shown as a dash, not as zero."""
-    return f"{form.partition('{')[0]}–" if value is None else form.format(value)

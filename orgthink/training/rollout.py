@@ -22,7 +22,7 @@ from orgthink.runtime.organization import Organization
 from orgthink.tasks import task_named
 from orgthink.tasks.task import endless
 from orgthink.util.concurrency import run_all
-from orgthink.util.errors import UserError, require_at_least
+from orgthink.util.errors import UserError, explained, require_at_least
 
 SLOTS = 192
 """Requests that the local sampler decodes in parallel. A step rolls out more episodes than that."""
@@ -160,10 +160,8 @@ async def frozen(models: Mapping[str, RoleSpec]) -> AsyncIterator[dict[str, Back
     async with Engines(threaded=False, slots=SLOTS) as engines:
         backings: dict[str, Backing] = {}
         for name, model in models.items():
-            try:
+            with explained(f"the model of {name} cannot be used", UserError, EngineUnavailable):
                 backings[name] = Backing(await engines.get(model.engine), model.sampling)
-            except (UserError, EngineUnavailable) as error:
-                raise UserError(f"the model of {name} cannot be used: {error}") from error
         yield backings
 
 

@@ -10,7 +10,7 @@ from itertools import islice
 from math import inf
 from typing import ClassVar, TypeVar
 
-from orgthink.util.terminal import one_line
+from orgthink.util.terminal import one_line, reason
 
 T = TypeVar("T")
 
@@ -117,6 +117,18 @@ def require_above_zero(settings: object, *names: str) -> None:
         value = getattr(settings, name)
         if value is not None and not 0 < value < inf:
             raise ValueError(f"{name} is {value}: it must be a number above 0")
+
+
+@contextmanager
+def explained(what: str, *errors: type[Exception], by: type[Exception] | None = None) -> Iterator[None]:
+    """Turns these errors into a UserError, or one of the class `by`, that begins with what failed. A UserError stays as
+    it is, unless it is one of them."""
+    try:
+        yield
+    except errors as error:
+        if isinstance(error, UserError) and UserError not in errors:
+            raise
+        raise (by or UserError)(f"{what}: {error if isinstance(error, OneLine) else reason(error)}") from error
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import httpx2
 
 from orgthink.util.concurrency import AdaptivePlaces, place
-from orgthink.util.errors import Failure, UserError
+from orgthink.util.errors import Failure, explained
 from orgthink.util.files import descriptors
 from orgthink.util.redaction import conceal, conceal_proxies, redact
 from orgthink.util.secrets import expand
@@ -94,11 +94,9 @@ def _size(body: Any) -> int:
 
 def retry_after(header: str | None) -> float | None:
     """The seconds of a Retry-After header; `None` without any. A date is ignored: the clocks may differ."""
-    try:
-        seconds = float(header or "")
-    except ValueError:
-        return None
-    return seconds if seconds >= 0 else None
+    with suppress(ValueError):
+        return seconds if (seconds := float(header or "")) >= 0 else None
+    return None
 
 
 def server_url(text: str) -> httpx2.URL:
@@ -186,7 +184,8 @@ class HttpClient:
         self._failure, self._unreachable = failure, unreachable or failure
         self._refusal = refusal or (lambda reply: failure(self.answered(reply)))
         self._url, self._places = url, AdaptivePlaces(min(requests, descriptors() // 4))
-        try:
+        proxies = "a proxy cannot be used (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY)"
+        with explained(proxies, ValueError, ImportError, httpx2.InvalidURL):
             self._client = httpx2.AsyncClient(
                 # A small compressed body may become an endless one.
                 headers={"Accept-Encoding": "identity", **({"Authorization": f"Bearer {key}"} if key else {})},
@@ -194,8 +193,6 @@ class HttpClient:
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=requests),
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
             )
-        except (ValueError, ImportError, httpx2.InvalidURL) as error:  # of a proxy
-            raise UserError(f"a proxy cannot be used (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY): {reason(error)}") from error
 
     async def aclose(self) -> None:
         """Close the connections; running requests fail."""

@@ -108,7 +108,8 @@ class IsolatedProcess:
             code = self._end()
             if question and code == -signal.SIGPROF:
                 return None
-            ended = f"ended: {_ending(code)}"
+            signals = {-each.value: f"killed by {each.name}" for each in signal.Signals}
+            ended = f"ended: {signals.get(code, f'exit code {code}')}"
         except BaseException:
             self._end()
             raise
@@ -120,11 +121,6 @@ class IsolatedProcess:
         self.process = None
         process.kill()
         return process.wait()
-
-
-def _ending(code: int) -> str:
-    """The end of a process, for a message."""
-    return {-each.value: f"killed by {each.name}" for each in signal.Signals}.get(code, f"exit code {code}")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, explained
 from orgthink.util.files import made, read_whole, write_whole
 from orgthink.util.install import needing
 
@@ -61,29 +61,22 @@ def json_object(file: Path) -> dict[str, Any]:
 
 def toml_tables(file: Path) -> dict[str, Any]:
     """The content of a TOML file. UserError with the file if it cannot be read."""
-    try:
+    with explained(f"{file} cannot be read", OSError):
         return _parsed(file, lambda content: tomllib.loads(content.decode()))
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error}") from error
 
 
 def _parsed(file: Path, parse: Callable[[bytes], Any]) -> Any:
-    try:
+    with explained(f"{file} cannot be read", ValueError, RecursionError):
         return parse(read_whole(file))
-    except UserError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{file} cannot be read: {error}") from error
 
 
 def parquet_bytes(rows: Sequence[Mapping[str, Any]], file: Path) -> bytes:
     """The bytes of a parquet table for `file`. UserError with the file if pyarrow is missing or a value has no type."""
     arrow, parquet = _pyarrow(file)
     content = io.BytesIO()
-    try:
+    # A text may have half a surrogate pair, and a number more than 64 bits.
+    with explained(f"{file} cannot be written", ValueError, OverflowError):
         parquet.write_table(arrow.Table.from_pylist(list(rows)), content)
-    except (ValueError, OverflowError) as error:  # half a surrogate pair, or a number past 64 bits
-        raise UserError(f"{file} cannot be written: {error}") from error
     return content.getvalue()
 
 
@@ -108,11 +101,9 @@ def _read_parquet(file: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]
 
 
 def _read_csv(file: Path) -> Iterator[dict[str, Any]]:
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            yield from csv.DictReader(lines)
-    except (ValueError, csv.Error) as error:
-        raise UserError(f"{file} cannot be read as CSV in UTF-8: {error}") from error
+    why = f"{file} cannot be read as CSV in UTF-8"
+    with explained(why, ValueError, csv.Error), file.open(encoding="utf-8-sig", newline="") as lines:
+        yield from csv.DictReader(lines)
 
 
 def _read_json(file: Path) -> Iterator[Any]:
@@ -130,11 +121,9 @@ def _read_json(file: Path) -> Iterator[Any]:
 
 
 def _json(text: bytes, place: str) -> Any:
-    try:
+    forms = "one object on each line, or one list of all"
+    with explained(f"{place}: not JSON in UTF-8 ({forms})", ValueError, RecursionError):
         return json.loads(text.decode())
-    except (ValueError, RecursionError) as error:
-        forms = "one object on each line, or one list of all"
-        raise UserError(f"{place}: not JSON in UTF-8 ({forms}): {error}") from error
 
 
 def _pyarrow(file: Path) -> tuple[Any, Any]:

@@ -28,7 +28,7 @@ from orgthink.engines.engine import (
 )
 from orgthink.models.context import NOOP
 from orgthink.record.episode import Message, Origin, Sampling, Span
-from orgthink.util.errors import RequestRefused
+from orgthink.util.errors import RequestRefused, UserError, explained
 from orgthink.util.http import HttpClient, HttpResponse, RetryPolicy, server_url
 from orgthink.util.terminal import excerpt
 
@@ -85,7 +85,7 @@ class EndpointEngine(Engine):
         self._fields = SupportedFields()
         self._opened = False
         """Whether the server has accepted the key: a later 403 refuses a prompt."""
-        try:
+        with explained("invalid URL, key or proxy", ValueError, UserError, by=EngineUnavailable):
             base, own = _with_key(server_url(url))
             self._key = own or (api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
             self._server = HttpClient(
@@ -97,8 +97,6 @@ class EndpointEngine(Engine):
                 retry_policy=retry_policy,
                 requests=concurrency,
             )
-        except ValueError as error:
-            raise EngineUnavailable(f"invalid URL, key or proxy: {error}") from error
         self.url = self._server.name
 
     @classmethod

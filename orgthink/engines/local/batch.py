@@ -25,6 +25,7 @@ from orgthink.models.lora import Adapter
 from orgthink.models.row_adapters import RowAdapters
 from orgthink.models.trainable import Trainable
 from orgthink.record.episode import Sampling
+from orgthink.util.errors import explained
 
 _READ_AT_ONCE = 512
 """Most prompt tokens in a pass of the model, padding included. A longer prompt is read in several passes."""
@@ -141,10 +142,8 @@ class DecodeBatch:
 
     def update(self, weights: Mapping[str, Tensor], version: str) -> None:
         """Replace the weights. ValueError if they do not fit the model."""
-        try:
+        with explained("the weights do not fit the model", KeyError, RuntimeError, by=ValueError):
             self.model.from_hf(weights)
-        except (KeyError, RuntimeError) as error:
-            raise ValueError(f"the weights do not fit the model: {error}") from error
         self._read_again(version)
 
     def adapt(self, adapters: Mapping[str, Adapter], version: str) -> None:

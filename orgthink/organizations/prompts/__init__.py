@@ -29,7 +29,7 @@ from typing import Any
 
 from orgthink.grammar.verdict import MARKDOWN, VerdictForm
 from orgthink.record.episode import Message, Problem
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, explained
 from orgthink.util.files import read_whole
 from orgthink.util.registry import Registry
 
@@ -75,15 +75,11 @@ def _template(role: str, found: Any) -> Template:
 
 def style_of_file(file: Path) -> Style:
     """A style from a TOML file; UserError that names the file."""
-    try:
+    with explained(f"prompt style {file} cannot be read", OSError, ValueError, TypeError, KeyError, RecursionError):
         text = read_whole(file).decode()
         style = Style(str(file), read_templates(text), _verdicts(text))
         _require_placeholders(style)
         return style
-    except UserError:
-        raise
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise UserError(f"prompt style {file} cannot be read: {error}") from error
 
 
 def _require_placeholders(style: Style) -> None:

@@ -15,7 +15,7 @@ from orgthink.tasks.task import MissingFile
 from orgthink.training.optimization import LoopSettings
 from orgthink.training.recipes.adjust import put
 from orgthink.training.recipes.jobs import Job, Report
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, explained
 from orgthink.util.references import absolute
 from orgthink.util.registry import Registry, made
 from orgthink.util.settings import ByKind, lacks, plain, typed
@@ -109,10 +109,8 @@ def adjusted(job: Job, options: dict[str, Any], settings: Sequence[str]) -> Job:
         if first not in known:
             raise UserError(f"--set {given}: a {RECIPES.name_of(type(job))} training {lacks(first, known)}")
         place, hint = (data, type(job)) if first in data else (data["settings"], type(job.settings))
-        try:
+        with explained(f"--set {given}", UserError):
             put(place, hint, given)
-        except UserError as error:
-            raise UserError(f"--set {given}: {error}") from None
     return typed(type(job), with_whole_paths(data), "--set")
 
 
