@@ -1,7 +1,7 @@
 """Can a manager pay? `python -m papers.paramanager_simulation` compares the best routing, random routing, the teacher,
 each member alone and searched workflows, on held-out problems and without a model.
 
-A language model is assumed to know 80 % of the parts of general knowledge. Tokens are estimated from the text.
+A language model is assumed to know half of the parts of general knowledge. Tokens are estimated from the text.
 """
 
 from __future__ import annotations

