@@ -2,7 +2,7 @@
 table. Nothing is claimed yet.
 
     python -m papers.evolution --steps 40 --n 200                  # the comparison: hours on two cores
-    python -m papers.evolution --steps 1 --n 2 --out runs/try --set rollout.problems=2 rollout.max_tokens=32
+    python -m papers.evolution --steps 1 --n 2 --out runs/try --set rollout.problems=4 rollout.max_tokens=32
 
 All train AsyncThink on the task, reward and budget of the recipe `asyncthink-pocket`; a step rolls out 128 episodes.
 `--steps` is the number of GRPO's steps; evolution strategies end at the last step within as many tokens. Parts that are

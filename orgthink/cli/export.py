@@ -1,4 +1,4 @@
-"""`orgthink export`: problems and episodes for other trainers, and spans for an OpenTelemetry collector."""
+"""`orgthink export`: problems, rows and traces for other programs, and spans for an OpenTelemetry collector."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Annotated
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from orgthink.evaluation.plan import up_to
+from orgthink.export.orchestration import trace_of
 from orgthink.measure.accuracy import mixed
 from orgthink.record.folder import RunFolder, require_output
 from orgthink.tasks.task import Split
@@ -120,13 +121,31 @@ class ExportOtlp:
 
 
 @dataclass(frozen=True)
+class ExportTraces:
+    """Write the episodes of a run as orchestration traces (arXiv 2605.02801), one JSON object a line, without texts."""
+
+    run: Annotated[Positional[Path], arg(metavar="DIR")]
+    """Run folder."""
+    out: Path
+    """File to write, such as traces.jsonl."""
+
+    def __call__(self) -> int:
+        require_output(self.out)
+        traces = [trace_of(episode) for episode in RunFolder.open(self.run).episodes()]
+        write_whole(self.out, "".join(json.dumps(trace) + "\n" for trace in traces).encode())
+        show(f"{len(traces)} traces are in {self.out}")
+        return 0
+
+
+@dataclass(frozen=True)
 class Export:
-    """Write problems and episodes for other trainers, or send episodes to an OpenTelemetry collector."""
+    """Write problems, rows or traces for other programs, or send episodes to an OpenTelemetry collector."""
 
     what: OmitArgPrefixes[
         Annotated[ExportProblems, subcommand("problems")]
         | Annotated[ExportRows, subcommand("rows")]
         | Annotated[ExportOtlp, subcommand("otlp")]
+        | Annotated[ExportTraces, subcommand("traces")]
     ]
     """Kind of export."""
 

@@ -1,1 +1,1 @@
-"""Exports of episodes: OpenTelemetry spans (the extra `otel`)."""
+"""Exports of episodes: orchestration traces, and OpenTelemetry spans (the extra `otel`)."""

@@ -20,6 +20,7 @@ from orgthink.tasks.math import MATH
 from orgthink.util.errors import UserError, pick, user_input
 from orgthink.util.tabular import read_rows
 from orgthink.util.terminal import show
+from orgthink_arena.orchestration import read_traces
 
 DIALECTS = {
     "multiverse": PathDialect(("\n<Path>\n{}:", "</Path>"), "</Goal>", "\n<Conclusion>\n", "<Outline>"),
@@ -33,35 +34,38 @@ DIALECTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Import:
-    """Read transcripts with parallel paths into a run folder, for `orgthink measure` and `orgthink view`."""
+    """Read transcripts with parallel paths, or orchestration traces, into a run folder, for `orgthink measure` and
+    `orgthink view`."""
 
     source: Annotated[Positional[Path], arg(metavar="SOURCE")]
     """File of rows with a `transcript`, a `problem` and its `answer`; or a run folder, whose agents wrote all paths in
-    one text."""
+    one text; or orchestration traces, as `orgthink export traces` writes them."""
     format: str
-    """Format of the transcripts: multiverse, npr, parallel-r1, parathinker or threadweaver."""
+    """Format of the transcripts: multiverse, npr, parallel-r1, parathinker or threadweaver; or orchestration."""
     out: Path
     """New run folder."""
     tokenizer: str | None = None
     """Model whose tokenizer counts the tokens; without it three bytes are a token."""
 
     def __call__(self) -> int:
+        traces = self.format == "orchestration"
+        episodes = list(read_traces(self.source) if traces else self._transcripts())
+        with RunFolder.create(self.out, "import", {"format": self.format, "source": self.source}).journal() as journal:
+            journal.append(*episodes)
+        show(f"{len(episodes)} episodes are in {self.out}")
+        return 0
+
+    def _transcripts(self) -> Iterator[Episode]:
+        """The episodes of transcripts with parallel paths."""
         dialect, count, samples = pick("format", self.format, DIALECTS), likely_tokens, Counter[str]()
         if self.tokenizer is not None:
             with user_input():
                 encode = Tokenizer(resolve(self.tokenizer, weights=False) or Path(self.tokenizer)).encode
             count = lambda text: len(encode(text))  # noqa: E731
-        episodes = list[Episode]()
         for problem, text, before in read_source(self.source):
             episode = dialect.episode(text, problem, self.format, samples[problem.id], count)
-            episodes.append(
-                replace(episode, answer=before.answer, grade=before.grade) if before else grade(episode, MATH)
-            )
+            yield replace(episode, answer=before.answer, grade=before.grade) if before else grade(episode, MATH)
             samples[problem.id] += 1
-        with RunFolder.create(self.out, "import", {"format": self.format, "source": self.source}).journal() as journal:
-            journal.append(*episodes)
-        show(f"{len(episodes)} episodes are in {self.out}")
-        return 0
 
 
 def read_source(source: Path) -> Iterator[tuple[Problem, str, Episode | None]]:

@@ -1,0 +1,169 @@
+"""Orchestration traces: each document is of the public schema, and comes back as it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from orgthink_arena.orchestration import episode_of
+from timed_episodes import TEXT, timed_episodes
+
+from orgthink.cli import main
+from orgthink.export.orchestration import trace_of
+from orgthink.measure.latency import critical_path
+from orgthink.measure.usage import sampled_tokens
+from orgthink.record.episode import Episode
+from orgthink.record.folder import RunFolder
+
+WORD = {"type": "string", "minLength": 1}
+AMOUNT = {"type": "number", "minimum": 0}
+NUMBERS = {"type": "object", "additionalProperties": {"type": "number"}}
+EVENTS = "orchestrator_decision spawn despawn message tool_call tool_result return aggregate human_intervention"
+EDGES = "temporal causal spawn message tool_dependency return aggregate safety_flow"
+TOPOLOGIES = "centralized planner_executor_critic debate swarm hierarchical harness mixed unknown"
+
+
+def closed(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
+    properties = required | (optional or {})
+    return {"type": "object", "required": [*required], "additionalProperties": False, "properties": properties}
+
+
+EVENT = {
+    "type": "object",
+    "required": ["id", "t", "type", "agent"],
+    "properties": {"id": WORD, "t": AMOUNT, "type": {"enum": [*EVENTS.split(), "safety_event"]}, "agent": WORD}
+    | {name: {"type": "string"} for name in ("role", "from", "to", "tool", "content_ref")}
+    | {"trusted": {"type": "boolean"}},
+}
+EDGE = closed({"src": WORD, "dst": WORD, "type": {"enum": EDGES.split()}})
+COSTS = {
+    **NUMBERS,
+    "required": ["tokens", "wall_clock_s"],
+    "properties": dict.fromkeys(("tokens", "wall_clock_s", "tool_calls", "messages"), AMOUNT),
+}
+SCHEMA = closed(
+    {
+        "trace_id": WORD,
+        "task_id": WORD,
+        "events": {"type": "array", "minItems": 1, "items": EVENT},
+        "edges": {"type": "array", "items": EDGE},
+        "rewards": NUMBERS,
+        "costs": COSTS,
+    },
+    {"system": {"type": "string"}, "topology": {"enum": TOPOLOGIES.split()}, "metrics": NUMBERS},
+)
+"""What the published `trace_schema.json` (commit 1b2ec612) requires, in our words."""
+
+
+def require_valid(document: dict[str, Any]) -> None:
+    """The schema, and what its published validator adds: ids are unique, and edges refer to events."""
+    Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(document, allow_nan=False)))
+    ids = [event["id"] for event in document["events"]]
+    assert len(set(ids)) == len(ids)
+    for edge in document["edges"]:
+        assert {edge["src"], edge["dst"]} <= set(ids)
+
+
+@given(timed_episodes())
+def test_a_document_is_valid_and_comes_back_as_it_was(episode: Episode):
+    document = trace_of(episode)
+    require_valid(document)
+    text = json.dumps(document)
+    assert TEXT not in text
+    again = episode_of(json.loads(text))
+    assert trace_of(again) == document
+    assert [trace.agent for trace in again.traces] == [trace.agent for trace in episode.traces]
+    for one, other in zip(again.traces, episode.traces, strict=True):
+        assert (one.parent, one.role, one.edges, one.steps) == (other.parent, other.role, other.edges, other.steps)
+        assert (one.stop, one.status, one.cancel, one.model) == (other.stop, other.status, other.cancel, other.model)
+    assert (again.id, again.grade, again.stop) == (episode.id, episode.grade, episode.stop)
+    assert critical_path(again) == critical_path(episode) and sampled_tokens(again) == sampled_tokens(episode)
+
+
+@given(timed_episodes())
+def test_events_are_in_order_of_time_and_a_join_follows_its_child(episode: Episode):
+    document = trace_of(episode)
+    times = {event["id"]: event["t"] for event in document["events"]}
+    assert list(times.values()) == sorted(times.values())
+    kinds = {event["id"]: event for event in document["events"]}
+    joins = [edge for edge in document["edges"] if edge["type"] == "return"]
+    assert len(joins) == sum(len(trace.joins) for trace in episode.traces)
+    for edge in joins:
+        assert times[edge["src"]] <= times[edge["dst"]]
+        assert kinds[edge["src"]]["agent"] == kinds[edge["dst"]]["from"]
+    forks = [edge for edge in document["edges"] if edge["type"] in ("spawn", "tool_dependency")]
+    assert len(forks) == len(episode.traces) - 1
+
+
+FOREIGN = {
+    "trace_id": "demo",
+    "task_id": "research",
+    "events": [
+        {"id": "a", "t": 0, "type": "orchestrator_decision", "agent": "lead"},
+        {"id": "b", "t": 1, "type": "spawn", "agent": "lead", "role": "reader", "to": "reader_1"},
+        {"id": "c", "t": 2, "type": "tool_call", "agent": "reader_1", "tool": "search", "content_ref": "x"},
+        {"id": "d", "t": 3, "type": "tool_result", "agent": "search", "tool": "search", "trusted": False},
+        {"id": "e", "t": 4, "type": "return", "agent": "reader_1", "from": "reader_1", "to": "lead"},
+        {"id": "f", "t": 5, "type": "aggregate", "agent": "lead", "content_ref": "answer"},
+    ],
+    "edges": [{"src": "a", "dst": "b", "type": "spawn"}],
+    "rewards": {"team": 1.0},
+    "costs": {"tokens": 12000, "wall_clock_s": 42},
+    "metrics": {"task_success": 1},
+}
+
+
+def test_a_trace_of_another_program_is_read():
+    require_valid(FOREIGN)
+    episode = episode_of(FOREIGN)
+    assert [(t.agent, t.parent, t.role, t.is_code) for t in episode.traces] == [
+        ("lead", None, "lead", False),
+        ("reader_1", "lead", "reader", False),
+        ("c", "reader_1", "search", True),
+    ]
+    assert episode.answer == "answer" and episode.seconds == 42 and episode.grade and episode.grade.all_correct
+    require_valid(trace_of(episode))
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=2)))
+def test_anything_else_is_one_line(wrong: Any):
+    for name in ("events", "costs", "metrics", "trace_id"):
+        document = FOREIGN | {name: wrong}
+        try:
+            episode_of(document)
+        except ValueError as error:
+            assert str(error).startswith("not an orchestration trace: ") and "\n" not in str(error)
+
+
+def test_a_run_is_exported_and_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    episodes = [timed for seed in range(3) if (timed := _episode(seed))]
+    with RunFolder.create(tmp_path / "run", "serve", {}).journal() as journal:
+        journal.append(*episodes)
+    file = tmp_path / "traces.jsonl"
+    assert main(["export", "traces", str(tmp_path / "run"), "--out", str(file)]) == 0
+    assert main(["import", str(file), "--format", "orchestration", "--out", str(tmp_path / "again")]) == 0
+    assert capsys.readouterr().out.count("3 ") == 2
+    again = list(RunFolder.open(tmp_path / "again").episodes())
+    assert [trace_of(one) for one in again] == [json.loads(line) for line in file.read_text().splitlines()]
+    assert main(["measure", str(tmp_path / "again")]) == 0
+    (tmp_path / "bad.json").write_text('{"events": []}')
+    assert main(["import", str(tmp_path / "bad.json"), "--format", "orchestration", "--out", str(tmp_path / "x")]) == 2
+    seen = capsys.readouterr().err
+    assert (
+        "bad.json, document 1: not an orchestration trace: ValueError: no agent has an event" in seen
+        and seen.count("\n") == 1
+    )
+
+
+def _episode(seed: int) -> Episode:
+    import random
+
+    from random_episodes import random_program
+    from timed_episodes import _dressed
+
+    return _dressed(random_program(random.Random(seed)), seed)
