@@ -21,6 +21,7 @@ from orgthink.record.folder import RunFolder
 from orgthink.tasks import task_named
 from orgthink.training.recipes.registry import RECIPES
 from orgthink.training.sft import SftSettings
+from papers.evolution import ES, GRPO
 
 SMALL = replace(job.POCKET_BASE, settings=SftSettings(steps=3, batch_tokens=600, warmup=1, save_every=2))
 
@@ -92,3 +93,13 @@ def test_a_shipped_model_carries_the_settings_of_its_recipe(name: str, recipe: s
 def test_a_dry_run_prints_the_settings(recipe: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", recipe, "--dry-run", "--set", "steps=3"]) == 0
     assert json.loads(capsys.readouterr().out)["job"]["settings"]["steps"] == 3
+
+
+def test_the_comparison_with_evolution_strategies_is_ready():
+    """Both roll out as many episodes a step, of one task, for one reward."""
+    evolution, policy = ES.settings, GRPO.settings
+    for each in (ES, GRPO):
+        each.require()
+    assert evolution.bounds()["episodes_a_step"] == policy.bounds()["episodes_a_step"] == 128
+    assert (evolution.rollout.task, evolution.reward) == (policy.rollout.task, policy.reward)
+    assert evolution.rollout.limits == policy.rollout.limits and ES.lora == GRPO.lora
