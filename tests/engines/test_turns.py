@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -254,3 +255,15 @@ async def test_a_server_that_chats_makes_the_turns_itself():
     assert texts(trace, Origin.INJECTED) == TOLD
     turns = conversation(PROBLEM.text, [f"{reply} " for reply in REPLIES], TOLD)
     assert bodies[-1]["messages"] == [{"role": turn.role, "content": turn.content} for turn in turns[:-1]]
+
+
+def test_a_reply_that_is_inherited_ends_once(tokenizers: dict[str, Tokenizer]) -> None:
+    """An agent that begins with another one's context is told something after a reply that has sampled its end."""
+    tokenizer = tokenizers[QWEN]
+    prompt, ids = tokenizer.prompt((Message("user", "Hi"),)), tokenizer.encode(f"Hello{END}")
+    reply = Span(Origin.SAMPLED, "Hello", len(ids), ids, sampling=Sampling(9))
+    inherited = replace(reply, origin=Origin.INJECTED, source="worker")
+    own, others = (Context((), [prompt, span]) for span in (reply, inherited))
+    assert tokenizer.turn("more", others) == tokenizer.turn("more", own)
+    assert END not in tokenizer.turn("more", own)[0].partition(TURN)[0]
+    assert others.begun and others.turns[-1].role == "assistant"
