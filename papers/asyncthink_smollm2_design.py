@@ -8,20 +8,23 @@ VARIANTS = "papers.asyncthink_variants"
 
 SIZES = {
     "tiny": Size("countdown-all", 24, 2, 4, 2, 2, 2, 2, 1e-3, 4, 4, 2),
-    "half": Size("countdown-all", 384, 480, 2_500, 20, 100, 40, 4, 5e-5, 400),
+    "half": Size("countdown-all", 384, 480, 2_500, 10, 30, 30, 8, 1e-4, 200),
     "full": Size("countdown-all", 384, 480, 2_500, 20, 100, 40, 8, 1e-4, 400),
 }
 """Eight attempts at each problem of a step. A thinker has more problems, so that it samples as many tokens."""
+
+OUTCOME = ("reward.weight=0", "reward.path_weight=0")
+"""Rewards answers only, with neither R_η nor the path."""
 
 TRAININGS = {
     "main": Training(5),
     "sequential": Training(
         3,
-        ("rollout.organization.organization=sequential", "reward.weight=0", "reward.format_error=0"),
+        ("rollout.organization.organization=sequential", *OUTCOME, "reward.format_error=0"),
         start="thinker",
     ),
-    "no-eta": Training(3, ("reward.weight=0",)),
-    "imitation": Training(3, recipe=f"{VARIANTS}:REJECTION_SAMPLING", replays="main"),
+    "outcome": Training(3, OUTCOME),
+    "imitation": Training(3, OUTCOME, recipe=f"{VARIANTS}:REJECTION_SAMPLING", replays="main"),
     "barrier": Training(2, (f"rollout.organization.organization={VARIANTS}:Barrier",)),
     "permuted": Training(1, ("credit.kind=papers.variants:Permuted", "credit.normalise=none"), control=True),
 }
@@ -40,6 +43,6 @@ SYSTEMS = {
     "never": System(f"{VARIANTS}:Constant", "main", settings=("workers=0",)),
     "main-x0.5": System("asyncthink", "main", 0.5),
     "main-x2": System("asyncthink", "main", 2),
-    **{name: System("asyncthink", name) for name in ("no-eta", "imitation", "permuted")},
+    **{name: System("asyncthink", name) for name in ("outcome", "imitation", "permuted")},
     "barrier": System(f"{VARIANTS}:Barrier", "barrier"),
 }

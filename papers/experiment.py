@@ -109,8 +109,8 @@ class Design:
     """Settings of a training, by its name, in addition to those of its `Training`; they win over those of all."""
     options: Callable[[Experiment, System], list[str]]
     """Options of an evaluation, such as budgets. What follows `--set` are settings of its organization."""
-    gate: Callable[[list[dict]], list[tuple[str, bool]]]
-    """Conditions of the gate, and whether the metrics of its steps meet them."""
+    gate: Callable[[Experiment, list[dict]], list[tuple[str, bool]]]
+    """Conditions of the gate, and whether they are met, by the metrics of its steps."""
     outcome: Callable[[str, Episode], Outcome]
     """What is stored of an episode, by the label of its row."""
     roles: bool = False
@@ -235,7 +235,7 @@ def gate(e: Experiment) -> bool:
         return True
     if not file.is_file():
         raise UserError(f"there is no {file}: run the gate where its training ran")
-    return passed(e.design.gate([json.loads(line) for line in file.read_text().splitlines()]))
+    return passed(e.design.gate(e, [json.loads(line) for line in file.read_text().splitlines()]))
 
 
 def passed(conditions: Iterable[tuple[str, bool]]) -> bool:

@@ -121,7 +121,7 @@ def options(e: Experiment, how: System) -> list[str]:
     return ["--max-tokens", str(e.size.tokens), "--capacity", "8", "--prompts", marsrl_lessons.STYLE]
 
 
-def gate(steps: list[dict]) -> list[tuple[str, bool]]:
+def gate(_: Experiment, steps: list[dict]) -> list[tuple[str, bool]]:
     """Do groups differ in reward, do verifiers check more, does the solver not get worse?"""
     groups = sum(line["groups"] for line in steps)
     mixed = 1 - sum(line["flat_groups"] for line in steps) / max(1, groups)

@@ -140,7 +140,7 @@ def options(e: Experiment, how: System) -> list[str]:
     return ["--max-tokens", "16" if how.task else "64", "--prompts", STYLE]
 
 
-def gate(lines: list[dict]) -> list[tuple[str, bool]]:
+def gate(_: Experiment, lines: list[dict]) -> list[tuple[str, bool]]:
     """The gate's conditions by the metrics of its steps."""
     mixed, right = mixed_groups(lines), change(lines, "all_correct")
     text = f"all correct {right.mean:+.2f} [{right.low:+.2f}, {right.high:+.2f}], last minus first steps"

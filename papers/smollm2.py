@@ -24,7 +24,7 @@ from papers.outcomes import HERE, Outcome
 
 NAME = "smollm2"
 BEFORE = "after fine-tuning, T = 1"
-"""The row that those after RL are compared with."""
+"""The row that those after RL are compared with. Labels of both begin with the task, if it is not `countdown-small`."""
 
 
 def outcome(label: str, episode: Episode) -> Outcome:
@@ -63,13 +63,13 @@ def table(found: Rows) -> str:
         share = interval(proportion((one.problem, one.solved) for one in each), 100, 0)
         path = interval(average((one.problem, one.path) for one in each), 1, 0)
         tokens, forked = fmean(one.tokens for one in each), fmean(one.forks for one in each)
-        lines.append(
-            f"| {label} | {len(each)} | {followed} | {ended} | {share} | {path} | {tokens:.0f} | {forked:.1f} |"
-        )
-    before = found.get(BEFORE, [])
-    if after := [label for label in found if before and label.startswith("after RL")]:
-        lines.append(f"\nChanges by RL (reward before: {fmean(one.reward or 0.0 for one in before):.2f}):\n")
-        lines += [_change(label, found[label], before) for label in after]
+        cells = [len({one.problem for one in each}), followed, ended, share, path, f"{tokens:.0f}", f"{forked:.1f}"]
+        lines.append(f"| {label} | {' | '.join(map(str, cells))} |")
+    lines.append("\nChanges by RL, in the reward of the paper (λ = 0.2):\n")
+    for label, after in found.items():
+        task, rl, _ = label.rpartition("after RL")
+        if rl:
+            lines.append(_change(label, after, found[f"{task}{BEFORE}"]))
     return "\n".join(lines)
 
 

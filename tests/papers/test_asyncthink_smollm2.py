@@ -27,7 +27,7 @@ from orgthink.runtime.clock import run_virtual
 from orgthink.tasks import task_named
 from orgthink.util.errors import UserError
 from papers import outcomes, stages
-from papers.asyncthink_smollm2 import DESIGN, gate
+from papers.asyncthink_smollm2 import DESIGN, conditions
 from papers.asyncthink_smollm2_claims import CLAIMS, rise
 from papers.asyncthink_variants import Barrier, Constant
 from papers.claims import Rows, unit
@@ -108,7 +108,7 @@ def test_a_claim_needs_its_rows():
     del found[row_name("sequential", 0)]
     assert states(found) == "holds not run not run not run"
     text = stages.summary(DESIGN, found)
-    assert "| never, T = 0.6 | 0 of 3 | not run |" in text and "| no-eta, T = 0 | 0 of 3 | not run |" in text
+    assert "| never, T = 0.6 | 0 of 3 | not run |" in text and "| outcome, T = 0 | 0 of 3 | not run |" in text
     assert "| before, T = 0 | 1 of 1 | 80.0 [" in text and "the row sequential is needed (not run)" in text
 
 
@@ -152,15 +152,21 @@ def test_pieces_travel(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("mixed", "eta", "right", "met"),
-    [(4, 0.1, 0.0, True), (3, 0.1, 0.0, False), (4, 0.02, 0.0, False), (4, 0.1, -0.05, False)],
+    ("mixed", "path", "solved", "met"),
+    [
+        (0.4, 90, 0.5, True),
+        (0.39, 90, 0.5, False),
+        (0.4, 100, 0.5, False),
+        (0.4, 90, 0.2, False),
+        (0.4, 90, 0.45, True),
+    ],
 )
-def test_the_gate_reads_metrics(capsys, mixed, eta, right, met):
-    lines = [
-        {"mixed_groups": mixed, "drawn_groups": 8, "concurrency_pool": 1 + eta * i, "all_correct": 0.5 + right * i / 2}
-        for i in range(10)
-    ]
-    assert passed(gate(lines)) is met
+def test_the_gate_compares_the_same_problems(capsys, mixed, path, solved, met):
+    before, after = (
+        [Outcome("", UNTRAINED, f"countdown-all/1-2-{i}=9x1", i < 100 * share, length + i, 99) for i in range(100)]
+        for share, length in ((0.5, 100), (solved, path))
+    )
+    assert passed(conditions(mixed, before, after)) is met
     assert ("gate: passed" in capsys.readouterr().out) is met
 
 

@@ -226,7 +226,7 @@ def step(i: int, flat: int = 4, longer: float = 1.0, right: float = 0.0) -> dict
     ("changed", "met"), [({}, True), ({"flat": 6}, False), ({"longer": 0.0}, False), ({"right": -0.02}, False)]
 )
 def test_the_gate_reads_metrics(changed: dict, met: bool):
-    assert passed(experiment.gate([step(i, **changed) for i in range(12)])) is met
+    assert passed(experiment.gate(None, [step(i, **changed) for i in range(12)])) is met
 
 
 def test_other_trainings_sample_as_many_tokens(tmp_path: Path, monkeypatch):

@@ -171,7 +171,7 @@ def test_claims_are_decided(changed, expected):
 @pytest.mark.parametrize(("mixed", "rise", "met"), [(4, 0.2, True), (3, 0.2, False), (4, 0.01, False)])
 def test_the_gate_reads_metrics(mixed, rise, met):
     lines = [{"mixed_groups": mixed, "drawn_groups": 8, "all_correct": 0.3 + rise * i / 5} for i in range(10)]
-    assert passed(gate(lines)) is met
+    assert passed(gate(None, lines)) is met
 
 
 @pytest.mark.thorough
