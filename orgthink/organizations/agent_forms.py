@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orgthink.grammar.actions import Command, Join, Malformed, Scanner
+from orgthink.grammar.actions import Command, Join, Malformed, Scanner, Tell
 from orgthink.grammar.asyncthink import Dialect
 from orgthink.grammar.fork_calls import NAMES, read_command
 from orgthink.grammar.solution import after_thinking
@@ -147,6 +147,8 @@ class CallForm:
             self._pushed, self._sources = [], []
             for call in calls:
                 command = self._command(call)
+                if isinstance(command, Tell):
+                    await self._wait()  # one of these joins may be that of its worker
                 if command is not None:
                     yield command
             await self._collect()
@@ -170,7 +172,8 @@ class CallForm:
         return command
 
     async def join(self, key: str, *, pushed: bool = False) -> None:
-        """Remember the worker: the agent waits at the end of the turn. A pushed result follows the responses."""
+        """Remember the worker: the agent waits at the end of the turn, or at its next Tell. A pushed result follows the
+        responses."""
         if not pushed:
             self._joins[len(self._responses) - 1] = key
             return
@@ -201,13 +204,18 @@ class CallForm:
         self._turns += 1
         if self.rounds is not None and self._tools:
             await self.rounds.send(self._turns, tuple(self._tools.values()))
-        for place, key in self._joins.items():
-            result = await self.session.join(self.agent, key)
-            self._responses[place] = response_of(self._responses[place].name, result)
-            self._sources.append(result.source)
+        await self._wait()
         if self.rounds is not None and self._tools:
             for place, response in zip(self._tools, await self.rounds.collect(), strict=True):
                 self._responses[place] = response
+
+    async def _wait(self) -> None:
+        """Wait for the workers that the turn has joined so far."""
+        while self._joins:
+            place = next(iter(self._joins))
+            result = await self.session.join(self.agent, self._joins.pop(place))
+            self._responses[place] = response_of(self._responses[place].name, result)
+            self._sources.append(result.source)
 
     def ending(self, problem: Problem) -> Result | str | None:
         """The reply of a worker after its thinking, or the answer in the reply of an organizer."""

@@ -262,6 +262,21 @@ def test_by_calls() -> None:
     assert [one["role"] for one in native(context.turns)] == ["user", "assistant", "user", "assistant"]
 
 
+def test_a_worker_is_told_something_in_the_turn_that_joins_it() -> None:
+    """The calls of a turn are made in their order: the join had been left for its end, and the key was not free."""
+    turns = [
+        Turn(" x r1", when="Subtask: one"),
+        Turn(" y r2", when="Next subtask: two"),
+        Turn(call("fork", task="one"), when="main process"),
+        Turn(call("join", id=1) + call("tell", id=1, task="two") + call("join", id=1), when="main process"),
+        ANSWER,
+    ]
+    episode = scripted(AsyncThink(workers="persistent", protocol="tools"), turns)
+    assert (episode.answer, kinds(episode)) == ("5", [])
+    assert '"value": "x r1"' in episode.root.text and '"value": "y r2"' in episode.root.text
+    assert critical_path(episode) == longest_path(episode) == episode.seconds
+
+
 def test_a_call_to_tell_is_known_only_where_workers_are_persistent() -> None:
     tell = ToolCall("tell", {"id": 1, "task": "two"})
     assert read_command(tell, "2", persistent=True) == Tell("1", "two")

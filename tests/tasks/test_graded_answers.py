@@ -205,7 +205,7 @@ def test_only_the_last_lines_of_an_answer_are_read_for_a_grid(monkeypatch):
     right = OF_KIND["sudoku"][0].stated["right"]
     read = list[str]()
     row = sudoku._row
-    monkeypatch.setattr(sudoku, "_row", lambda line: read.append(line) or row(line))
+    monkeypatch.setattr(sudoku, "_row", lambda line, *side: read.append(line) or row(line, *side))
     assert SUDOKU.grade(problem, "a\n" * 100_000 + right).all_correct and len(read) <= sudoku.MOST_LINES
     assert not SUDOKU.grade(problem, right + "\na" * 100_000).correct
 
