@@ -102,3 +102,10 @@ def test_a_forged_share_is_refused(shared: Any, why: str) -> None:
     line = json.loads(line_of(asked(*["x" * 50_000] * 3, question="x" * 50_000)))
     with pytest.raises(ValueError, match=why):
         load(json.dumps(line | {"shared": shared}).encode())
+
+
+def test_a_forged_share_of_no_pieces_makes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = json.loads(line_of(asked(*["x" * 50_000] * 3, question="x" * 50_000)))
+    monkeypatch.setattr(shared_prompts, "LONGEST_LINE", 60_000)
+    with pytest.raises(ValueError, match="longer than"):
+        load(json.dumps(line | {"shared": {"1": [], "2": ["", "", ""]}}).encode())

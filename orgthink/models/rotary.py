@@ -74,7 +74,8 @@ def _yarn(rope: Rope, size: int) -> Tensor:
     if rope.truncate:
         first, last = math.floor(first), math.ceil(last)
     first, last = max(first, 0), min(last, size - 1)
-    stays = 1 - ((torch.arange(size // 2, dtype=torch.float32) - first) / ((last - first) or 0.001)).clamp(0, 1)
+    ramp = (torch.arange(size // 2, dtype=torch.float32) - first) / ((last - first) or 0.001)
+    stays = 1 - ramp.clamp(0, 1)
     return 1.0 / (rope.factor * powers) * (1 - stays) + 1.0 / powers * stays
 
 

@@ -55,7 +55,7 @@ class _Stack:
     ) -> None:
         self._rows, width = rows, weight.shape[1]
         names = [name for name in parts if any(peft_name(name, "A") in one.weights for one in adapters)]
-        of_each = list(zip(adapters, [one.settings.rank for one in adapters], strict=True))
+        of_each = [(one, one.settings.rank) for one in adapters]
         down = [one.matrix(name, "A", (rank, width)) for name in names for one, rank in of_each]
         ups = [[one.matrix(name, "B", (parts[name], rank)) for one, rank in of_each] for name in names]
         self._down = torch.cat([weight[:0], *(each.to(weight) for each in down)])

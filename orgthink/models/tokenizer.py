@@ -128,7 +128,8 @@ class Tokenizer:
         between = self._between(text)
         message = between[len(before) : len(between) - len(after)]  # some templates strip it
         end = self._end(context)
-        return self.injection(message, ((before.partition(end)[2] if end and end in before else before), after))
+        before = before.partition(end)[2] if end and end in before else before
+        return self.injection(message, (before, after))
 
     def pieces(self, context: Context | None = None) -> PieceStream:
         """A decoder for one stream of sampled ids. It first reads the sampled ids at the end of the context, because

@@ -116,7 +116,8 @@ def _attend(q_BHQD: Tensor, k_BKMD: Tensor, v_BKMD: Tensor, causal: bool, scale:
     for part in _parts(q_BHQD, k_BKMD):
         scores = _scores(q_BHQD, k_BKMD, part, causal, scale)
         sums.append(scores.logsumexp(-1))
-        outs.append((scores - sums[-1].unsqueeze(-1)).exp().to(v_BKMD.dtype) @ _for_queries(v_BKMD, q_BHQD))
+        shares = (scores - sums[-1].unsqueeze(-1)).exp().to(v_BKMD.dtype)
+        outs.append(shares @ _for_queries(v_BKMD, q_BHQD))
     return torch.cat(outs, 2), torch.cat(sums, 2)
 
 
@@ -149,7 +150,8 @@ def _attend_backward(
         shares = (_scores(q_BHQD, k_BKMD, part, causal, scale) - logsumexp_BHQ[:, :, part, None]).exp()
         gradient, out = gradient_BHQD[:, :, part], out_BHQD[:, :, part]
         of_v += shares.to(gradient.dtype).mT @ gradient
-        of_scores = (shares * (gradient @ values.mT - (gradient * out).sum(-1, keepdim=True)) * scale).to(q_BHQD.dtype)
+        of_shares = gradient @ values.mT - (gradient * out).sum(-1, keepdim=True)
+        of_scores = (shares * of_shares * scale).to(q_BHQD.dtype)
         of_q[:, :, part] = of_scores @ keys
         of_k += of_scores.mT @ q_BHQD[:, :, part]
     return of_q, of_k.unflatten(1, groups).sum(2), of_v.unflatten(1, groups).sum(2)

@@ -52,7 +52,7 @@ def with_repeats(stored: StoredEpisode) -> Episode:
         except IndexError:
             raise ValueError(f"the prompt of trace {number} is not there") from None
         pieces = (like.text,) if isinstance(how, int) else how
-        if (room := room - len(query) * (len(pieces) - 1) - sum(map(len, pieces))) < 0:
+        if (room := room - len(query) * max(0, len(pieces) - 1) - sum(map(len, pieces))) < 0:
             raise ValueError(f"its prompts are longer than {LONGEST_LINE >> 20} MiB")
         prompt = replace(span, text=query.join(pieces), token_ids=like.token_ids)
         traces[number] = replace(trace, spans=(prompt, *trace.spans[1:]))

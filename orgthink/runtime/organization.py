@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from orgthink.record.episode import Episode, Problem
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
-from orgthink.util.errors import pick
+from orgthink.util.errors import UserError, pick
 
 Measure = Callable[[Episode], float | None]
 """A pure function of an episode: a number, or `None` where the episode has none."""
@@ -25,6 +25,8 @@ class Organization:
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         """UserError, with the nearest name, for a setting that the class does not have."""
+        if cls.__init__ is object.__init__ and (args or settings):  # it would take anything
+            raise UserError(f"{cls.__name__} has no settings")
         _, *known = signature(cls.__init__).parameters.values()
         for name in () if any(one.kind is one.VAR_KEYWORD for one in known) else settings:
             pick(f"setting of {cls.__name__}", name, {one.name: None for one in known})

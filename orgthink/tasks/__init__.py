@@ -139,7 +139,8 @@ def _single(name: str, grader: Grader | Task | None) -> Task:
     they ask for; the name may be a reference. UserError for anything else."""
     if name.startswith("hf:") or (name.endswith(TABLES) and ":" not in name):
         files = hub_files(name[3:]) if name.startswith("hf:") else of_both(Path(name))
-        return (grader if isinstance(grader, RowTask) else TASKS[guessed(files["test"][0])]).of_files(files)
+        rows = grader if isinstance(grader, RowTask) else TASKS[guessed(files["test"][0])]
+        return rows.of_files(files)
     if (member := _member(name)) is not None:
         return member
     start = name.find(":", name.find(".py:") + 4) if ".py:" in name else name.find(":")

@@ -222,7 +222,8 @@ class Ensemble:
 
 
 async def _think(agent: Agent, problem: Problem) -> str | None:
-    return await prepared(problem, read_proposal(await agent.complete(), ended=agent.stop is StopReason.DONE).answer)
+    text = await agent.complete()
+    return await prepared(problem, read_proposal(text, ended=agent.stop is StopReason.DONE).answer)
 
 
 def agents(models: Sequence[str], python: Tool, search: Tool, *, brief: bool = False) -> list[Tool]:

@@ -97,7 +97,8 @@ def resources(suite: Suite, names: Sequence[str] = TOOLS) -> tuple[Tool, Tool]:
     UserError if there is nothing to run code, or to search.
     """
     python = _python(suite.sandbox, suite.limits, suite.packages) if _RUN.intersection(names) else _CLOSED
-    return python, _search(suite.corpus, suite.topk) if _SEARCH.intersection(names) else _CLOSED
+    search = _search(suite.corpus, suite.topk) if _SEARCH.intersection(names) else _CLOSED
+    return python, search
 
 
 @cache

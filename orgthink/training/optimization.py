@@ -103,7 +103,8 @@ class Optimization(LoopSettings):
         """Learning rate of a step, counted from 0."""
         if step < self.warmup:
             return self.learning_rate * (step + 1) / self.warmup
-        return self.learning_rate * ((self.steps - step) / max(1, self.steps - self.warmup) if self.decay else 1.0)
+        left = (self.steps - step) / max(1, self.steps - self.warmup)
+        return self.learning_rate * (left if self.decay else 1.0)
 
 
 def last_parts(line: Mapping[str, Any]) -> list[str]:

@@ -136,5 +136,7 @@ def user_input() -> Iterator[None]:
     """Turns a ValueError into a UserError."""
     try:
         yield
+    except UserError:
+        raise
     except ValueError as error:
-        raise error if isinstance(error, UserError) else UserError(str(error)) from error
+        raise UserError(str(error)) from error

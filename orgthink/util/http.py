@@ -95,7 +95,8 @@ def _size(body: Any) -> int:
 def retry_after(header: str | None) -> float | None:
     """The seconds of a Retry-After header; `None` without any. A date is ignored: the clocks may differ."""
     with suppress(ValueError):
-        return seconds if (seconds := float(header or "")) >= 0 else None
+        seconds = float(header or "")
+        return seconds if seconds >= 0 else None
     return None
 
 

@@ -70,6 +70,7 @@ class IsolatedProcess:
         path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
         self.pipe, theirs = Pipe()
         with socket(fileno=os.dup(self.pipe.fileno())) as sending:  # otherwise it waits for a process that hangs
+            sending.setblocking(True)  # whatever the default of the program's sockets is
             sending.setsockopt(SOL_SOCKET, SO_SNDTIMEO, struct.pack("ll", LONGEST_WAIT, 0))
         with theirs, tempfile.TemporaryFile() as stderr:
             try:

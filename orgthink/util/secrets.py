@@ -57,7 +57,8 @@ def referred(values: Any, key: str = "") -> str | None:
     match values:
         case str():
             found = _VARIABLE.search(values)
-            return None if found is None or (key not in _EXPANDED and any(map(str.isspace, values))) else found[1]
+            is_prose = key not in _EXPANDED and any(map(str.isspace, values))
+            return None if found is None or is_prose else found[1]
         case Mapping():
             names = [found for name, each in values.items() for found in (referred(name), referred(each, name))]
         case list() | tuple():

@@ -89,8 +89,9 @@ def _read_parquet(file: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]
             known = [name for name in table.schema_arrow.names if name.lower() in wanted]
             # A column has more values than rows if it is nested, and a single row may have any number of them.
             groups = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
-            parts = [(group.column(i).num_values, group.num_rows) for group in groups for i in range(group.num_columns)]
-            if VALUE * sum(max(0, values - rows) for values, rows in parts) > left:
+            parts = [(group.column(i), group.num_rows) for group in groups for i in range(group.num_columns)]
+            read = [(part.num_values, rows) for part, rows in parts if part.path_in_schema.split(".")[0] in known]
+            if VALUE * sum(max(0, values - rows) for values, rows in read) > left:
                 raise ValueError(f"its nested columns expand to more than {RATIO} times its size")
             for batch in table.iter_batches(columns=known, batch_size=64):  # a value may be repeated in every row
                 if (left := left - batch.nbytes) < 0:

@@ -48,5 +48,8 @@ def test_a_nested_row_that_expands(attack: Attack, tmp_path: Path, monkeypatch: 
     with pytest.raises(UserError, match="its nested columns expand to more than 100 times its size") as caught:
         next(tabular.read_rows(file, ["question"]))
     assert "\n" not in str(caught.value)
+    unread = pyarrow.table({"question": ["2 + 2?"], "mask": [[0] * attack.given]})
+    parquet.write_table(unread, file, compression="zstd")
+    assert list(tabular.read_rows(file, ["question"])) == [{"question": "2 + 2?"}]
     parquet.write_table(pyarrow.table({"question": [[0] * 100] * 50}), file)
     assert len(list(tabular.read_rows(file, ["question"]))) == 50

@@ -20,7 +20,7 @@ from orgthink.record.folder import RunFolder
 from orgthink.runtime.organization import Organization
 from orgthink.tasks import sudoku
 from orgthink.util import terminal
-from orgthink.util.errors import UserError
+from orgthink.util.errors import UserError, user_input
 from orgthink.util.files import SUMS, require_intact, sha256
 
 LINEAR = "The grader of sudokus reads answers of a bounded number of lines."
@@ -87,6 +87,21 @@ def test_a_misspelt_setting_of_an_organization_in_python() -> None:
             self.models, self.more = models, more
 
     assert Own("a", anything=1).more == {"anything": 1}
+
+    class Bare(Organization):
+        pass
+
+    for give in (lambda: Bare(workers=3), lambda: Bare(3)):
+        with pytest.raises(UserError, match="Bare has no settings"):
+            give()
+    assert Bare().name == "Bare"
+
+
+def test_a_user_error_keeps_its_cause() -> None:
+    cause = OSError("gone")
+    with pytest.raises(UserError, match="said") as caught, user_input():
+        raise UserError("said") from cause
+    assert caught.value.__cause__ is cause
 
 
 def test_an_error_of_an_option_has_no_colours_of_a_terminal() -> None:

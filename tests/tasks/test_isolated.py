@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -139,3 +140,14 @@ def test_a_long_question_to_a_process_that_hangs_is_not_sent_for_ever(
     with pytest.raises(isolated.ProcessEnded, match="gave no answer for 3 s"):
         within(60, lambda: process.ask("x" * 10_000_000))
     assert process.process is None
+
+
+def test_a_long_question_where_the_program_has_set_a_time_limit_for_its_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(30)
+    try:
+        assert module(tmp_path, "serve(len)", monkeypatch).ask("x" * 4_000_000) == 4_000_000
+    finally:
+        socket.setdefaulttimeout(before)

@@ -259,5 +259,6 @@ class Reader:
         self._calls += event.calls
         if event.finish is None:
             return replace(event, pieces=pieces)
-        text = "\n" * (not ("".join(pieces) or self._last_text).endswith("\n")) + calls_text(self._calls)
+        within_line = not ("".join(pieces) or self._last_text).endswith("\n")
+        text = "\n" * within_line + calls_text(self._calls)
         return replace(event, pieces=(*pieces, text), token_ids=None, logprobs=None)

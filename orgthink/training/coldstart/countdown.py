@@ -91,7 +91,8 @@ class ScanTeacher:
         """
         firsts = sorted(problem.data["numbers"])[1:]
         for tries in count():
-            taken = sorted(rng.sample(firsts, max(0, len(firsts) - (rng.random() < self.omitted) - tries // TRIES)))
+            omitted = (rng.random() < self.omitted) + tries // TRIES
+            taken = sorted(rng.sample(firsts, max(0, len(firsts) - omitted)))
             order = rng.sample(taken, len(taken)) if rng.random() < 0.5 else taken
             structure = random_structure(rng, [*map(str, order)], rng.randint(1, capacity), largest_fork=3)
             texts = self._texts(problem, structure, rng)
