@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from orgthink_arena.orchestration import episode_of
 from timed_episodes import TEXT, timed_episodes
 
 from orgthink.cli import main
@@ -19,6 +18,8 @@ from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.record.episode import Episode
 from orgthink.record.folder import RunFolder
+
+episode_of = pytest.importorskip("orgthink_arena.orchestration").episode_of
 
 WORD = {"type": "string", "minLength": 1}
 AMOUNT = {"type": "number", "minimum": 0}
