@@ -5,12 +5,11 @@
     python -m papers.asyncthink_smollm2 run trainings evaluate        # or main, main:0, outcome, evaluate:before, …
     python -m papers.asyncthink_smollm2 summary --store
 
-`--start` is the organizer's cold start: the shipped one took 41 minutes on two cores, a new one takes longer, as it
-begins with SmolLM2 itself. `--size half` is for two CPU cores. On a GPU, `timeout -s INT 540 python -m … --device cuda
---jobs 4` trains four at a time and saves at the end; the same command goes on. What has to travel is small:
-OUT/adapters and OUT/outcomes, and OUT/evaluations/development-* for trainings of thinkers. Imitation needs the run
-folders of `main`. Each adapter that is evaluated leaves its merged model in the cache of models; XDG_CACHE_HOME says
-where that is.
+`--start` is an adapter in place of the cold start; without it one is trained from SmolLM2 itself. `--size half` is for
+two CPU cores. On a GPU, `timeout -s INT 540 python -m … --device cuda --jobs 4` trains four at a time, and saves and
+stops after nine minutes; the same command goes on. To go on elsewhere, copy OUT/adapters, OUT/outcomes and, for
+trainings of thinkers, OUT/evaluations/development-*. Imitation needs the run folders of `main`. Each adapter that is
+evaluated leaves its merged model in the cache of models (XDG_CACHE_HOME).
 
 No claim is registered before the gate is passed: `asyncthink_smollm2_claims` has the draft.
 """

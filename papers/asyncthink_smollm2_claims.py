@@ -1,4 +1,4 @@
-"""Decides the claims about AsyncThink on SmolLM2 from outcomes by problem."""
+"""Decides the claims about AsyncThink on SmolLM2 by outcomes of problems. They are a draft until the gate is passed."""
 
 from __future__ import annotations
 

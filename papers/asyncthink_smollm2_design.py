@@ -1,4 +1,4 @@
-"""The experiment on SmolLM2 as data: how much is computed, what is trained in which order, and what is compared."""
+"""AsyncThink on SmolLM2 as data: how much is computed, what is trained in which order, and what is compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can solver, verifier and corrector pay? `python -m papers.marsrl_can_pay` decides the claims of `marsrl_smollm2`
+"""Can solver, verifier and corrector pay off? `python -m papers.marsrl_can_pay` decides the claims of `marsrl_smollm2`
 without a model, for players that err by chance. It says how good they must be for the claims to be possible.
 
 A hard cell of a problem is hard in each attempt, and half of its errors are the same wrong digit, so votes are not

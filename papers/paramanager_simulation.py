@@ -1,14 +1,14 @@
-"""Can a manager pay? `python -m papers.paramanager_simulation` compares the best routing, random routing, the teacher,
-each member alone and searched workflows, on held-out problems and without a model.
+"""Can a manager pay off? `python -m papers.paramanager_simulation [PROBLEMS]` compares the best routing, random
+routing, the teacher, each member alone and searched workflows, on held-out problems (200) and without a model.
 
 A language model is assumed to know half of the parts of general knowledge. Tokens are estimated from the text.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import random
-import sys
 from functools import cache
 from itertools import islice, permutations
 from statistics import fmean
@@ -87,7 +87,7 @@ def table(n: int) -> dict[str, Value]:
     }
 
 
-def main(n: int = 200) -> None:
+def main(n: int) -> None:
     """Print the table."""
     print("| policy | solved, % | critical path | calls | rounds |\n|---|--:|--:|--:|--:|")
     for label, (solved, path, calls, waits) in table(n).items():
@@ -95,4 +95,6 @@ def main(n: int = 200) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("problems", nargs="?", type=int, default=200)
+    main(parser.parse_args().problems)

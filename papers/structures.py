@@ -1,10 +1,12 @@
-"""Can organization pay? `python -m papers.structures` compares the shortest of 60 random structures with the shortest
-sequential scan, for 60 held-out problems of each task, in tokens of SmolLM2 and without a model.
+"""Can organization pay off? `python -m papers.structures` compares the shortest of 60 random structures with the
+shortest sequential scan, for 60 held-out problems of each task. It needs SmolLM2's tokenizer (`orgthink models fetch
+smollm2`) and runs no model.
 """
 
 from __future__ import annotations
 
 import random
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -65,7 +67,9 @@ def row(pairs: list[tuple[Cost, Cost]]) -> str:
 
 def main() -> None:
     """Print a table for each task."""
-    tokenizer = Tokenizer(fetched("smollm2"))
+    tokenizer = Tokenizer(
+        fetched("smollm2") or sys.exit("SmolLM2 is not on this machine: orgthink models fetch smollm2")
+    )
     for task in COUNTDOWNS:
         found = shortest(task, 60, 60, cache(lambda text: len(tokenizer.encode(text))))
         by_size = defaultdict(list)

@@ -6,7 +6,10 @@ from functools import cache
 from itertools import groupby
 from statistics import fmean
 
+import pytest
+
 from orgthink.training.coldstart.countdown import tokens
+from papers import structures
 from papers.structures import shortest
 
 
@@ -30,3 +33,9 @@ def test_dividing_a_scan_of_six_numbers_shortens_it_and_of_three_hardly():
 
 def test_countdown_small_gains_little_since_its_scans_end_early():
     assert fmean(ratios("countdown-small").values()) > 0.85
+
+
+def test_a_missing_tokenizer_is_one_line_that_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(structures, "fetched", lambda name: None)
+    with pytest.raises(SystemExit, match="orgthink models fetch smollm2"):
+        structures.main()
