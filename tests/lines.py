@@ -63,9 +63,13 @@ def table(root: Path = ROOT) -> str:
     return "\n".join(["| part | lines | at most |", "|---|--:|--:|", *rows])
 
 
+def with_table(page: str, new: str) -> str:
+    """A page with this table between its marks."""
+    return re.sub(r"(?<=<!-- lines -->\n).*?(?=<!-- /lines -->)", lambda _: f"\n{new}\n\n", page, flags=re.DOTALL)
+
+
 if __name__ == "__main__":
     print(table())
     if sys.argv[1:] == ["--write"]:
         page = ROOT / "AGENTS.md"
-        between = re.compile(r"(?<=<!-- lines -->\n\n).*?(?=\n\n<!-- /lines -->)", re.DOTALL)
-        page.write_text(between.sub(table(), page.read_text(encoding="utf-8")), encoding="utf-8")
+        page.write_text(with_table(page.read_text(encoding="utf-8"), table()), encoding="utf-8")

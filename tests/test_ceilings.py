@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lines import CEILINGS, ROOT, logical_lines, part
+from lines import CEILINGS, ROOT, logical_lines, part, with_table
 from words import documents, hits, names, phrases
 
 README_WORDS = 700
@@ -28,6 +28,13 @@ def test_no_forbidden_words():
 
 def test_a_line_is_a_statement():
     assert logical_lines('"""Doc."""\n# comment\nx = (\n    1,\n    2,\n)\nif x: y = 2; z = 3\n') == 2
+
+
+@pytest.mark.parametrize("between", ["\n", "\n| old |\n\n"])
+def test_the_table_of_lines_is_written_between_its_marks(between):
+    assert with_table(f"<!-- lines -->\n{between}<!-- /lines -->", "| new |") == (
+        "<!-- lines -->\n\n| new |\n\n<!-- /lines -->"
+    )
 
 
 @pytest.mark.parametrize(
