@@ -128,7 +128,10 @@ def explained(what: str, *errors: type[Exception], by: type[Exception] | None = 
     except errors as error:
         if isinstance(error, UserError) and UserError not in errors:
             raise
-        raise (by or UserError)(f"{what}: {error if isinstance(error, OneLine) else reason(error)}") from error
+        # The words of a UserError are in the new one: a traceback needs them once.
+        raise (by or UserError)(f"{what}: {error if isinstance(error, OneLine) else reason(error)}") from (
+            error.__cause__ if isinstance(error, UserError) else error
+        )
 
 
 @contextmanager

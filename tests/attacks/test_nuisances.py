@@ -20,7 +20,7 @@ from orgthink.record.folder import RunFolder
 from orgthink.runtime.organization import Organization
 from orgthink.tasks import sudoku
 from orgthink.util import terminal
-from orgthink.util.errors import UserError, user_input
+from orgthink.util.errors import UserError, explained, user_input
 from orgthink.util.files import SUMS, require_intact, sha256
 
 LINEAR = "The grader of sudokus reads answers of a bounded number of lines."
@@ -102,6 +102,14 @@ def test_a_user_error_keeps_its_cause() -> None:
     with pytest.raises(UserError, match="said") as caught, user_input():
         raise UserError("said") from cause
     assert caught.value.__cause__ is cause
+
+
+@pytest.mark.parametrize("inner", [UserError("said"), ValueError("said")])
+def test_a_traceback_says_what_a_user_did_once(inner: Exception) -> None:
+    """A UserError that gets a place stood above itself in the tracebacks of Python: its words are in the new one."""
+    with pytest.raises(UserError, match="here: said") as caught, explained("here", ValueError, UserError):
+        raise inner
+    assert caught.value.__cause__ is (None if isinstance(inner, UserError) else inner)
 
 
 def test_an_error_of_an_option_has_no_colours_of_a_terminal() -> None:
