@@ -17,8 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CEILINGS = {
-    # settings of AsyncThink in issue 49, issue 48, evolution and traces in issue 49, review of the shared helpers
-    "orgthink": 20_212 + 182 + 72 + 278 + 18,
+    # settings of AsyncThink in issue 49, issue 48, evolution and traces in issue 49, shared helpers, stored prompts
+    "orgthink": 20_212 + 182 + 72 + 278 + 18 + 2,
     "packages/arena/orgthink_arena": 4_500,
     "packages/pocket/orgthink_pocket": 2_500,
     "papers": 2_000,

@@ -87,6 +87,17 @@ def test_a_secret_next_to_the_question_does_not_hide_between_pieces(monkeypatch:
     assert "hidden-key" not in load(line).traces[1].spans[0].text
 
 
+def test_identifiers_stay_and_nothing_is_printed_if_another_text_has_a_secret(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    monkeypatch.setattr(redaction, "_forms", ("hidden-key", "asyncthink"))
+    whole = asked("Read " + "long " * 1_000 + "!", "x" * 5_000, "x" * 5_000, question="long " * 1_000)
+    whole = replace(whole, answer="hidden-key")
+    back = load(line_of(whole))
+    assert back == replace(whole, answer=redaction.MARK) and "asyncthink" in back.id
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize(
     ("shared", "why"),
     [
@@ -95,6 +106,10 @@ def test_a_secret_next_to_the_question_does_not_hide_between_pieces(monkeypatch:
         ({"1": 0}, "trace 1 is not there"),
         ({"-9": 1}, "trace -9 is not there"),
         ({"1": [""] * 100_000}, "longer than"),
+        ({"2": -1}, "trace 2 is not there"),
+        ({"-1": ["a", "b"]}, "trace -1 is not there"),
+        ({"1": 1}, "trace 1 is not there"),
+        ({"1": 2, "2": 1}, "trace 1 is not there"),
     ],
     ids=str,
 )

@@ -27,7 +27,7 @@ from orgthink.util.settings import adapter, first_message
 
 _STRUCTURE: dict[type, tuple[str, ...]] = {
     Episode: ("id", "organization"), Problem: ("id", "task"), Trace: ("role",), Message: ("role",),
-    Exhausted: ("budget",),
+    Exhausted: ("budget",), StoredEpisode: ("id", "organization", "shared"),
 }  # fmt: skip
 """Text fields without secrets: identifiers, and words of this package."""
 
@@ -60,10 +60,12 @@ def _json(episode: Episode) -> str:
         }
         for i, trace in enumerate(episode.traces)
     }
-    try:
-        return adapter(type(episode)).dump_json(episode, exclude=unset).decode()
+    try:  # a value of a wrong type is found by `load`, in one line
+        return adapter(type(episode)).dump_json(episode, exclude=unset, warnings=False).decode()
     except ValueError:
-        return json.dumps(adapter(type(episode)).dump_python(episode, exclude=unset), ensure_ascii=False)
+        return json.dumps(
+            adapter(type(episode)).dump_python(episode, exclude=unset, warnings=False), ensure_ascii=False
+        )
 
 
 def line_of(episode: Episode) -> bytes:

@@ -43,10 +43,12 @@ def without_repeats(episode: Episode) -> Episode:
 
 
 def with_repeats(stored: StoredEpisode) -> Episode:
-    """The whole episode. ValueError for a prompt that is not there, or for more text than a line may have."""
+    """The whole episode. ValueError for a prompt that is not there before it, or for more text than a line may have."""
     query, traces, room = stored.problem.query, list(stored.traces), LONGEST_LINE
     for number, how in sorted(stored.shared.items()):
         try:
+            if number < 0 or (isinstance(how, int) and not 0 <= how < number):
+                raise IndexError
             trace, like = traces[number], traces[how if isinstance(how, int) else number].spans[0]
             span = trace.spans[0]
         except IndexError:

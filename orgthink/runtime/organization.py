@@ -23,7 +23,7 @@ class Organization:
 
     __pydantic_config__: ClassVar = {"arbitrary_types_allowed": True}
 
-    def __new__(cls, *args: Any, **settings: Any) -> Self:
+    def __new__(cls, /, *args: Any, **settings: Any) -> Self:
         """UserError, with the nearest name, for a setting that the class does not have."""
         if cls.__init__ is object.__init__ and (args or settings):  # it would take anything
             raise UserError(f"{cls.__name__} has no settings")

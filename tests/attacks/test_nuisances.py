@@ -61,7 +61,7 @@ def test_digests_of_files_outside_of_the_folder_are_refused(tmp_path: Path) -> N
     inner = tmp_path / "model"
     inner.mkdir()
     (tmp_path / "other").write_text("there")
-    for name in ("../other", str(tmp_path / "other")):
+    for name in ("../other", str(tmp_path / "other"), "other" * 100):
         (inner / SUMS).write_text(f"{sha256(tmp_path / 'other')}  {name}\n")
         with pytest.raises(UserError, match="other is damaged"):
             require_intact(inner)
@@ -87,6 +87,9 @@ def test_a_misspelt_setting_of_an_organization_in_python() -> None:
             self.models, self.more = models, more
 
     assert Own("a", anything=1).more == {"anything": 1}
+
+    with pytest.raises(UserError, match="unknown setting of AsyncThink 'cls'"):
+        AsyncThink(cls=1)  # pyrefly: ignore[unexpected-keyword]
 
     class Bare(Organization):
         pass

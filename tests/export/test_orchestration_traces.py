@@ -141,6 +141,46 @@ def test_anything_else_is_one_line(wrong: Any):
             assert str(error).startswith("not an orchestration trace: ") and "\n" not in str(error)
 
 
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "1" + "0" * 400, '"x"', "[]"])
+def test_a_number_that_is_none_is_one_line(number: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    source = tmp_path / "traces.jsonl"
+    for place in ('"wall_clock_s": 42', '"t": 1', '"tokens": 12000'):
+        document = json.dumps(FOREIGN | {"metrics": {"capacity": 77}}).replace("77", number, place == '"tokens": 12000')
+        source.write_text(document.replace(place, f"{place.split(':')[0]}: {number}", 1) + "\n")
+        assert main(["import", str(source), "--format", "orchestration", "--out", str(tmp_path / "x")]) == 2
+        seen = capsys.readouterr().err
+        assert "document 1: not an orchestration trace: " in seen and seen.count("\n") == 1
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_value_of_a_wrong_type_is_one_line(tmp_path: Path, recwarn: pytest.WarningsRecorder):
+    event = {"id": "e", "t": 0, "type": "aggregate", "agent": "lead", "model": 5}
+    with pytest.raises(ValueError, match="not an orchestration trace"):
+        episode_of(FOREIGN | {"events": [event]})
+    assert not recwarn.list
+
+
+def test_documents_of_one_id_make_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    source = tmp_path / "traces.jsonl"
+    source.write_text(2 * (json.dumps(FOREIGN) + "\n"))
+    assert main(["import", str(source), "--format", "orchestration", "--out", str(tmp_path / "x")]) == 2
+    assert "document 2: its trace_id repeats document 1" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def test_the_events_of_many_agents_are_read_once():
+    class Counted(dict[str, Any]):
+        read = 0
+
+        def __getitem__(self, name: str) -> Any:
+            Counted.read += 1
+            return super().__getitem__(name)
+
+    events = [Counted(id=f"s{i}", t=i, type="spawn", agent="lead", to=f"a{i}") for i in range(300)]
+    assert len(episode_of(FOREIGN | {"events": [*events, *FOREIGN["events"][-1:]]}).traces) == 301
+    assert Counted.read < 30 * len(events)
+
+
 def test_a_run_is_exported_and_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     episodes = [timed for seed in range(3) if (timed := _episode(seed))]
     with RunFolder.create(tmp_path / "run", "serve", {}).journal() as journal:

@@ -6,6 +6,7 @@ Of other programs' traces it reads agents, forks, decisions and ends: their agen
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from math import inf
 from pathlib import Path
@@ -34,18 +35,22 @@ from orgthink.util.terminal import reason
 def read_traces(source: Path) -> Iterator[Episode]:
     """The episodes of a `.json` file with one document, or of JSON lines. UserError for anything else."""
     documents = [json_object(source)] if source.suffix == ".json" else read_rows(source, ())
+    first = dict[str, int]()
     for number, document in enumerate(documents, 1):
         try:
-            yield episode_of(document)
+            episode = episode_of(document)
         except ValueError as error:
             raise UserError(f"{source}, document {number}: {error}") from error
+        if (before := first.setdefault(episode.id, number)) != number:
+            raise UserError(f"{source}, document {number}: its trace_id repeats document {before}: rename one of them")
+        yield episode
 
 
 def episode_of(document: Any) -> Episode:
     """The episode of a document. ValueError, in one line, if it is none of the schema."""
     try:
         return load(dump(_episode(document)))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ValueError(f"not an orchestration trace: {type(error).__name__}: {reason(error)}") from error
 
 
@@ -57,6 +62,9 @@ def _episode(document: Mapping[str, Any]) -> Episode:
         raise ValueError("no agent has an event and was not forked")
     over = {event["agent"]: event for event in events if event["type"] in ENDS}
     over[root] = next((event for event in events if event["type"] == "aggregate" and "from" not in event), {})
+    own = defaultdict[str, list[Event]](list)
+    for event in events:
+        own[event["agent"]].append(event)
     names = sorted(
         dict.fromkeys([root, *forked]), key=lambda name: (name != root, over.get(name, {}).get("number", inf))
     )
@@ -66,7 +74,7 @@ def _episode(document: Mapping[str, Any]) -> Episode:
         Problem(str(document["task_id"]), "orchestration", str(document["task_id"])),
         str(document.get("system", "unknown")),
         int(metrics.get("capacity", max(2, len(names)))),
-        tuple(_trace(name, events, forked.get(name), over.get(name, {})) for name in names),
+        tuple(_trace(name, own[name], forked.get(name), over.get(name, {})) for name in names),
         int(metrics.get("sample", 0)),
         over[root].get("content_ref"),
         grade=None if correct is None else Grade(int(correct), int(metrics.get("solutions_required", 1))),
@@ -76,8 +84,8 @@ def _episode(document: Mapping[str, Any]) -> Episode:
 
 
 def _trace(name: str, events: list[Event], forked: Event | None, over: Event) -> Trace:
-    """An agent by the event that forked it, and by the one that ended it, if there is one."""
-    own = sorted((event for event in events if event["agent"] == name), key=lambda event: event.get("index", 0))
+    """An agent by its events, by the one that forked it, and by the one that ended it, if there is one."""
+    own = sorted(events, key=lambda event: event.get("index", 0))
     start = 0.0 if forked is None else float(forked["t"])
     spans = [
         Span(
