@@ -657,6 +657,7 @@ def _train(run: Path) -> None:
         ("eval --sampling worker.top_k=5", "unknown setting of the sampling 'top_k'"),
         ("eval --sampling worker.temperature=warm", "--sampling worker: temperature: "),
         ("run --sampling worker.top_p=0", "top_p is 0.0"),
+        ("train evolution --lora 0", "the LoRA rank is 0: it must be at least 1"),
         ("eval --roles worker=toy worker=toy-async", "worker=toy-async: worker is toy already"),
         ("run --sampling worker.top_p=0.5 worker.top_p=0.6", "worker.top_p=0.6: worker.top_p is 0.5 already"),
         ("eval --prompts papr", "unknown prompt style 'papr': did you mean paper?"),

@@ -137,7 +137,8 @@ class Train(FromFile):
         from orgthink.models.lora import LoraSettings
         from orgthink.training.recipes import registry as recipes
 
-        lora = None if self.lora is None else LoraSettings(self.lora)
+        with user_input():
+            lora = None if self.lora is None else LoraSettings(self.lora)
         given = {"model": self.model, "task": self.task, "pairs": self.pairs, "episodes": self.episodes, "lora": lora}
         own = {name: value for name, value in {**given, "device": self.device}.items() if value is not None}
         if self.dry_run and self.model and is_hub_id(self.model):

@@ -17,7 +17,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from math import sqrt
+from math import isfinite, sqrt
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -35,12 +35,13 @@ from orgthink.record.folder import RunFolder
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.training import checkpoint
 from orgthink.training.episodes import Attempts, require_version, whole_groups
+from orgthink.training.gradients import UNSOUND
 from orgthink.training.optimization import LoopSettings, Unmoved
 from orgthink.training.rl import Clock, Progress, run_steps
 from orgthink.training.rl_settings import AnyReward, OfEpisodes
 from orgthink.training.rollout import Rollout, roll_out
 from orgthink.util.concurrency import run_all
-from orgthink.util.errors import require_above_zero, require_at_least
+from orgthink.util.errors import UserError, require_above_zero, require_at_least
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ class Population:
     @torch.no_grad()
     def move(self, version: str, fitness: list[float]) -> float | None:
         """Update the adapter by the fitness of the members of this version. Returns the norm of the estimated gradient
-        of the mean reward; `None`, without an update, if all are equal."""
+        of the mean reward; `None`, without an update, if all are equal. UserError if it is not finite."""
         count, spread = len(fitness), pstdev(fitness)
         if spread == 0:
             return None
@@ -122,10 +123,12 @@ class Population:
             z = (fitness[2 * pair] - fitness[2 * pair + 1]) / spread  # of both members: the mean cancels
             for name, noise in self._noise(version, pair).items():
                 total[name].add_(noise, alpha=z / count)
+        norm = sqrt(sum(float(each.double().square().sum()) for each in total.values())) * spread / self._settings.sigma
+        if not isfinite(norm):
+            raise UserError(f"the gradient norm is {norm}: {UNSOUND}")
         for name, weight in center.items():
             weight.add_(total[name], alpha=self._settings.learning_rate)
-        norm = sqrt(sum(float(each.double().square().sum()) for each in total.values()))
-        return norm * spread / self._settings.sigma
+        return norm
 
     def save(self, folder: Path) -> None:
         self._model_files.write(folder / "model")

@@ -104,6 +104,9 @@ def test_the_update_is_the_formula(random_model):
     assert norm == pytest.approx(float(length) * pstdev(fitness) / SETTINGS.sigma, rel=1e-3)
     moved = center(found)
     assert found.move("8", [0.5] * 4) is None and same(center(found), moved), "equal rewards teach nothing"
+    with pytest.raises(UserError, match="gradient norm is inf"):
+        found.move("9", [1e308, -1e308, 0.0, 0.0])
+    assert same(center(found), moved)
 
 
 def test_a_quadratic_is_minimised(random_model):
