@@ -697,6 +697,12 @@ def test_bad_input_gets_one_clear_line(arguments: str, says: str, run: Path, cap
     assert not Path("other").exists()
 
 
+@pytest.mark.parametrize("command", ["arena", "import"])
+def test_a_command_of_the_arena_names_its_package(command, monkeypatch, capsys):
+    monkeypatch.setattr("orgthink.cli.COMMANDS", {})  # as where the arena is not installed
+    assert main([command]) == 2 and "pip install" in (said := complaint(capsys)) and "arena" in said
+
+
 def test_a_dry_run_prints_what_a_run_would_remember_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

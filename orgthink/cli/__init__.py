@@ -40,7 +40,7 @@ _MEANT = {
 ELSEWHERE = {
     **{word: f"unknown command {word!r}: did you mean orgthink {meant}?" for word, meant in _MEANT.items()},
     "demo": DEMO,
-    "arena": f"the arena is a package: {pip_install(package='orgthink-arena')}",
+    **dict.fromkeys(("arena", "import"), f"this is in the arena, a package: {pip_install(package='orgthink-arena')}"),
     "simulate": "the simulation of clusters was removed; orgthink size estimates memory and time of a training step",
 }
 """Commands that have another name or come with other packages, or that were removed."""
