@@ -71,8 +71,24 @@ def test_what_was_stored_before_and_short_prompts_stay_as_they_are(tmp_path: Pat
     whole = asked(*["x" * 5_000] * 3)
     assert load(dump(whole)) == whole, "a line of an earlier version holds each prompt"
     assert line_of(episode()) == dump(episode())
+    short = asked("What is 2 + 3? " * 500, question="2 + 3")
+    assert line_of(short) == dump(short), "pieces between a short question are no shorter"
     with new(tmp_path / "run").journal() as journal:
         assert journal.at(journal.append(whole)) == whole
+
+
+def test_a_program_that_sorts_the_names_of_a_line_changes_nothing() -> None:
+    whole = asked(*["Read " + QUESTION] * 12)
+    line = json.loads(line_of(whole))
+    again = line | {"shared": dict(sorted(line["shared"].items()))}
+    assert [*again["shared"]][:3] == ["1", "10", "11"] and load(json.dumps(again).encode()) == whole
+    assert load(json.dumps(line | {"shared": dict(reversed(line["shared"].items()))}).encode()) == whole
+
+
+def test_half_a_surrogate_pair_elsewhere_costs_no_prompt() -> None:
+    whole = replace(asked(*["x" * 5_000] * 3, question=""), answer="\ud800")
+    line = line_of(whole)
+    assert len(line) < 10_000 and load(line) == replace(whole, answer="?")
 
 
 def test_an_older_reader_refuses_a_line_without_its_prompts() -> None:
@@ -122,5 +138,6 @@ def test_a_forged_share_is_refused(shared: Any, why: str) -> None:
 def test_a_forged_share_of_no_pieces_makes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     line = json.loads(line_of(asked(*["x" * 50_000] * 3, question="x" * 50_000)))
     monkeypatch.setattr(shared_prompts, "LONGEST_LINE", 60_000)
-    with pytest.raises(ValueError, match="longer than"):
-        load(json.dumps(line | {"shared": {"1": [], "2": ["", "", ""]}}).encode())
+    for shared in ({"1": [], "2": ["", "", ""]}, {"1": ["", ""], "2": 1, "3": 1}):
+        with pytest.raises(ValueError, match="longer than"):
+            load(json.dumps(line | {"shared": shared}).encode())

@@ -27,7 +27,7 @@ from orgthink.util.settings import adapter, first_message
 
 _STRUCTURE: dict[type, tuple[str, ...]] = {
     Episode: ("id", "organization"), Problem: ("id", "task"), Trace: ("role",), Message: ("role",),
-    Exhausted: ("budget",), StoredEpisode: ("id", "organization", "shared"),
+    Exhausted: ("budget",), StoredEpisode: ("id", "organization"),
 }  # fmt: skip
 """Text fields without secrets: identifiers, and words of this package."""
 

@@ -155,8 +155,9 @@ def test_a_number_that_is_none_is_one_line(number: str, tmp_path: Path, capsys: 
 
 def test_a_value_of_a_wrong_type_is_one_line(tmp_path: Path, recwarn: pytest.WarningsRecorder):
     event = {"id": "e", "t": 0, "type": "aggregate", "agent": "lead", "model": 5}
-    with pytest.raises(ValueError, match="not an orchestration trace"):
-        episode_of(FOREIGN | {"events": [event]})
+    for answer in ("x", "\ud800"):
+        with pytest.raises(ValueError, match="not an orchestration trace"):
+            episode_of(FOREIGN | {"events": [event | {"content_ref": answer}]})
     assert not recwarn.list
 
 

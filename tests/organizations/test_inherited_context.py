@@ -134,12 +134,13 @@ def test_a_turn_of_calls_is_answered_as_a_whole_and_natively() -> None:
     organization = AsyncThink(worker_context="inherit", protocol="tools")
     episode = scripted(organization, [turns[i] for i in (0, 2, 3, 1, 4)])
     assert episode.answer == "5"
-    for trace, note in zip(episode.traces[1:], ("this subtask: one", "this subtask: two"), strict=True):
+    for trace, query, own in zip(episode.traces[1:], ("one", "two"), (0, 2), strict=True):
         context = Context((Message("user", trace.spans[0].text),), list(trace.spans[:-1]))
         assert [turn.role for turn in context.turns] == ["user", "assistant", "user"]
         sent = native(context.turns)
         assert [one["role"] for one in sent] == ["user", "assistant", "tool", "tool", "tool"]
-        assert [note in one["content"] for one in sent[2:]].count(True) == 1
+        told = [f"this subtask: {query}" in one["content"] for one in sent[2:]]
+        assert told == [place == own for place in range(3)], "it is the response to the Fork of this worker"
 
 
 def test_a_failure_of_an_heir_is_a_result() -> None:
@@ -215,11 +216,29 @@ def test_the_prompts_tell_of_it_only_where_it_is_on(style: str, protocol: str) -
     assert ("sees nothing" in seen["instruction"]) == ((style, protocol) != ("paper", "tags"))
 
 
+@pytest.mark.parametrize("protocol", ["tags", "tools"])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_an_heir_is_told_how_to_return_and_whether_it_may_delegate(protocol: str, depth: int) -> None:
+    fork = call("fork", task="one") if protocol == "tools" else " <FORK-1> one </FORK-1>" + " w" * 9
+
+    def rule(text: str) -> str:
+        return " x" if "this subtask: one" in text else " <ANSWER> 5 </ANSWER>" if "tool_resp" in text else fork
+
+    organization = AsyncThink(worker_context="inherit", protocol=protocol)  # type: ignore[arg-type]
+    _, engine = played(organization, rule, depth=depth)
+    (note,) = (text.partition("this subtask: one")[2] for text in engine.contexts if "this subtask: one" in text)
+    assert ("<RETURN>" in note) == (protocol == "tags"), "by calls its last reply is handed back"
+    assert ("Do not delegate it." in note, "You may delegate" in note) == (depth == 1, depth == 2)
+
+
 def test_a_style_without_the_sentence_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text('organizer = "{question}"\nworker = "{query}"')
-    with pytest.raises(UserError, match="has no template 'inherit"):
-        AsyncThink(prompts=str(file), worker_context="inherit")
+    templates = {name: f'{name} = "{{query}}"' for name in ("organizer", "worker", "inherit", "inherited")}
+    templates |= {name: f'{name} = "so"' for name in ("delegate", "alone")}
+    for missing in ("inherit", "inherited", "delegate", "alone"):
+        file = tmp_path / f"without_{missing}.toml"
+        file.write_text("\n".join(text for name, text in templates.items() if name != missing))
+        with pytest.raises(UserError, match=f"has no template '{missing}'"):
+            AsyncThink(prompts=str(file), worker_context="inherit")
 
 
 def test_workers_of_another_kind_do_not_inherit() -> None:

@@ -173,8 +173,11 @@ def test_each_answer_has_a_budget_and_an_approval_of_its_own() -> None:
     assert sampled_tokens(whole) <= 13 + 1 and whole.stop is StopReason.BUDGET, "two at work overdraw it by one"
     none = organized(*TWICE[:2], workers=(FIRST,), forks=1)
     assert none.stop is StopReason.BUDGET and len(none.traces) == 2
-    spared = organized(*TWICE[:2], " v <ANSWER> 5 </ANSWER>", workers=(FIRST,), organization=LENIENT, forks=1)
-    assert spared.answer == "5" and "budget exhausted: forks" in spared.root.text
+    after = (" v <JOIN-1>", " <TELL-1> two </TELL-1>", " v <ANSWER> 5 </ANSWER>")
+    spared = organized(*TWICE[:2], *after, workers=(FIRST,), organization=LENIENT, forks=1)
+    assert spared.answer == "5" and spared.root.text.count("budget exhausted: forks") == 2
+    assert set(kinds(spared)) == {FormatError.UNKNOWN_JOIN}, "the worker is idle as before, so there is nothing to join"
+    assert spared.root.exhausted and spared.root.exhausted.budget == "forks"
     asked: list[object] = []
 
     async def approve(pending) -> bool:
@@ -232,6 +235,31 @@ def test_a_worker_keeps_its_own_workers() -> None:
     assert critical_path(episode) == longest_path(episode) == episode.seconds
 
 
+def test_what_a_worker_left_at_work_ended_with_it() -> None:
+    """Its id may be forked again when the worker is told to go on."""
+
+    def rule(text: str) -> str:
+        if "You are the main process" in text[:30]:
+            return {0: TWICE[0], 1: TWICE[1]}.get(text.count("</JOIN-1>"), " <ANSWER> 5 </ANSWER>")
+        if "Subtask: one" in text[:60]:
+            if "</JOIN-3>" in text:
+                return " <RETURN> r2 </RETURN>"
+            return " <FORK-3> inner </FORK-3>" + (" <JOIN-3>" if "Next" in text else " <RETURN> r1 </RETURN>")
+        return " w" * 9 + " <RETURN> i </RETURN>"
+
+    episode, _ = played(KEEP, rule, tokens=500)
+    assert (episode.answer, kinds(episode), episode.traces[2].status) == ("5", [], Status.CANCELLED)
+    assert "<JOIN-3> i </JOIN-3> <RETURN> r2" in episode.traces[3].text
+
+
+def test_a_worker_knows_every_subtask_before() -> None:
+    third = Turn(" z <RETURN> r3 </RETURN>", when="Next subtask: three")
+    more = (TWICE[0], *TWICE[1:2], " <TELL-1> three </TELL-1> <JOIN-1>", " <ANSWER> 5 </ANSWER>")
+    episode = organized(*more, workers=(FIRST, SECOND, third))
+    _, first, second, last = episode.traces
+    assert last.text.startswith(second.text + "Next subtask: three") and second.text.startswith(first.text)
+
+
 def test_a_push_after_a_follow_up() -> None:
     organization = AsyncThink(workers="persistent", delivery="push")
     turns = (" <FORK-1> one </FORK-1>" + " w" * 20, " <TELL-1> two </TELL-1>" + " w" * 20, " <ANSWER> 5 </ANSWER>")
@@ -260,6 +288,10 @@ def test_by_calls() -> None:
     assert '"value": "1: joined"' in episode.root.text and '"value": "y r2"' in episode.root.text
     context = Context((Message("user", "q"),), list(episode.traces[2].spans))
     assert [one["role"] for one in native(context.turns)] == ["user", "assistant", "user", "assistant"]
+    sources = [span.source for span in episode.root.spans if span.origin is Origin.INJECTED]
+    assert sources == ["organizer/1", None, None], "that of the only result in a turn"
+    assert [join.key for join in episode.root.joins] == ["1", "1", "2"]
+    assert "<RETURN>" not in episode.traces[2].text, "its last reply is handed back"
 
 
 def test_a_worker_is_told_something_in_the_turn_that_joins_it() -> None:
@@ -275,6 +307,13 @@ def test_a_worker_is_told_something_in_the_turn_that_joins_it() -> None:
     assert (episode.answer, kinds(episode)) == ("5", [])
     assert '"value": "x r1"' in episode.root.text and '"value": "y r2"' in episode.root.text
     assert critical_path(episode) == longest_path(episode) == episode.seconds
+
+
+def test_a_call_to_tell_an_unknown_worker_says_what_to_do() -> None:
+    organization = AsyncThink(workers="persistent", protocol="tools", tolerant=True)
+    episode = scripted(organization, [Turn(call("tell", id=7, task="two"), when="main process"), ANSWER])
+    assert (episode.answer, kinds(episode)) == ("5", [FormatError.UNKNOWN_TELL])
+    assert "no worker with this id has been joined: join it first, or fork another one" in episode.root.text
 
 
 def test_a_call_to_tell_is_known_only_where_workers_are_persistent() -> None:
@@ -330,6 +369,10 @@ def test_the_prompts_tell_of_it_only_where_it_is_on(style: str, protocol: str) -
         organization = AsyncThink(workers=workers, prompts=style, protocol=protocol)  # type: ignore[arg-type]
         _, engine = played(organization, lambda text: " <ANSWER> 5 </ANSWER>")
         seen[workers] = engine.contexts[0]
+    assert ('"name": "tell"' in seen["persistent"], "<TELL" in seen["persistent"]) == (
+        protocol == "tools",
+        protocol == "tags",
+    )
     assert "still knows its work" in seen["persistent"] and "still knows" not in seen["once"]
     assert "tell" not in seen["once"].lower().replace("tells which", "")
     assert "\n\n\n" not in seen["persistent"] + seen["once"]

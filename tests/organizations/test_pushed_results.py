@@ -131,6 +131,19 @@ def test_a_join_waits_and_what_came_meanwhile_follows_it() -> None:
     assert critical_path(episode) == longest_path(episode) == episode.seconds
 
 
+def test_results_that_came_meanwhile_are_shown_in_the_order_of_their_forks() -> None:
+    forks = "".join(f" <FORK-{key}> {query} </FORK-{key}>" for key, query in ((3, "two"), (1, "one"), (2, "wait")))
+    turns = [
+        Turn(f"{forks} <JOIN-2>", when="main process"),
+        Turn(" x" * 9 + " <RETURN> r3 </RETURN>", when="Subtask: two"),
+        SHORT,
+        Turn(" y" * 40 + " <RETURN> r2 </RETURN>", when="Subtask: wait"),
+        Turn(" <ANSWER> 5 </ANSWER>", when="</JOIN-1>"),
+    ]
+    episode = scripted(PUSH, turns, capacity=4)
+    assert injected(episode) == [" r2 </JOIN-2>", " <JOIN-3> r3 </JOIN-3>", " <JOIN-1> r1 </JOIN-1>"]
+
+
 def test_a_second_delivery_is_not_asked_for() -> None:
     """The organizer has seen the result, so its Join is a format error, which costs the place of nobody."""
     episode = pushed(" <FORK-1> one </FORK-1>" + " w" * 20, " <JOIN-1>")
@@ -233,11 +246,28 @@ def test_by_calls_results_follow_the_responses_of_the_next_turn() -> None:
     assert (episode.answer, episode.format_faults) == ("5", ())
     last = injected(episode)[-1]
     assert last.endswith('Worker 1 is done: {"status": "OK", "value": "x r1"}\n')
+    assert [span.source for span in episode.root.spans if span.origin is Origin.INJECTED] == [None, "organizer/1"]
     assert critical_path(episode) == longest_path(episode) == episode.seconds
     context = Context((Message("user", episode.root.spans[0].text),), list(episode.root.spans[:-1]))
     sent = native(context.turns)
     assert [one["role"] for one in sent] == ["user", "assistant", "tool", "assistant", "tool", "user"]
     assert sent[-1]["content"].startswith("Worker 1 is done")
+
+
+def test_by_calls_all_results_that_are_there_follow_one_turn() -> None:
+    turns = [
+        Turn(f" a{call('fork', task='one')}{call('fork', task='two')}", when="main process"),
+        Turn(" x r1", when="Subtask: one"),
+        Turn(" y r2", when="Subtask: two"),
+        Turn(f"{' w' * 9}{call('status')}", when="main process"),
+        Turn(f" v{call('status')}", when="Worker 2 is done"),
+        Turn(" <ANSWER> 5 </ANSWER>", when="Worker 2 is done"),
+    ]
+    episode = scripted(AsyncThink(delivery="push", protocol="tools"), turns)
+    told = episode.root.spans[-4]
+    assert episode.answer == "5" and "Worker 1 is done" in told.text and "Worker 2 is done" in told.text
+    assert told.source is None and episode.root.text.count("is done") == 2
+    assert [join.key for join in episode.root.joins] == ["1", "2"]
 
 
 def test_by_calls_a_cancelled_worker_is_not_delivered() -> None:
@@ -280,5 +310,6 @@ def test_the_prompts_tell_of_it_only_where_it_is_on(style: str, protocol: str) -
         organization = AsyncThink(delivery=delivery, prompts=style, protocol=protocol)  # type: ignore[arg-type]
         _, engine = played(organization, lambda text: " <ANSWER> 5 </ANSWER>")
         seen[delivery] = engine.contexts[0]
+    assert ("<JOIN" in seen["push"]) == (protocol == "tags")
     assert "need not wait" in seen["push"] and "need not wait" not in seen["join"]
     assert "\n\n\n" not in seen["push"] + seen["join"]

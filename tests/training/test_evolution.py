@@ -28,16 +28,17 @@ from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.models.decoder import Decoder
 from orgthink.models.lora import ADAPTER, LoraSettings, matrices_of
 from orgthink.models.trainable import open_trainable
-from orgthink.record.episode import Episode, Origin
+from orgthink.record.episode import Episode, Origin, StopReason
 from orgthink.record.folder import RunFolder
 from orgthink.rewards import EpisodeReward, Score
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.budget import Limits
-from orgthink.training import checkpoint
-from orgthink.training.evolution import EvolutionSettings, Population, evolve
+from orgthink.training import checkpoint, evolution
+from orgthink.training.evolution import EvolutionSettings, MemberAttempts, Population, evolve
 from orgthink.training.recipes.evolution import Evolution
 from orgthink.training.recipes.registry import outlook
-from orgthink.training.rollout import Rollout
+from orgthink.training.rl import Clock
+from orgthink.training.rollout import Rollout, roll_out
 from orgthink.util.errors import UserError
 
 LORA = LoraSettings(4)
@@ -164,6 +165,62 @@ def test_members_decode_together_with_the_luck_of_their_pair(tiny_policy, tmp_pa
     fitness = [fmean(AsyncThinkReward()(e).total for e in episodes if e.sample // 2 == place) for place in range(4)]
     assert line["reward"] == pytest.approx(fmean(fitness)) and line["best_fitness"] == max(fitness)
     assert line["fitness_deviation"] == pytest.approx(pstdev(fitness))
+
+
+async def attempts(found: Population, steps: tuple[int, ...], **changes: Any) -> list[Any]:
+    """What the members sample at these steps, at the same problems: texts, fitness and metrics of each step."""
+    settings, record = replace(found._settings, **changes), list[Episode]()
+    source = MemberAttempts(settings)
+    problems = source._problems.batch()
+    source._problems.batch = lambda: problems  # type: ignore[method-assign]
+    results = list[Any]()
+    async with source.working(lambda *bug: ""):
+        for step in steps:
+            await found.sync_sampler(str(step))
+            record.clear()
+            results.append(await source.fitness(found.sampler, step, Clock(), record.append))
+            results[-1] += (sorted((one.id, one.root.text) for one in record),)
+    return results
+
+
+async def test_the_luck_of_an_attempt_follows_from_the_seed_and_the_step(tiny_policy):
+    settings = replace(SETTINGS, rollout=replace(ROLLOUT, temperature=1.0), sigma=1e-7)
+    found = population(TINY, settings)
+    first, second = (texts for *_, texts in await attempts(found, (0, 1)))
+    assert [name for name, _ in first] == [name for name, _ in second] and first != second
+    ((*_, again),) = await attempts(found, (1,))
+    ((*_, other),) = await attempts(found, (1,), seed=1)
+    assert again == second != other
+
+
+async def test_a_problem_at_which_a_member_has_no_fair_attempt_counts_for_none(tiny_policy, monkeypatch):
+    """Neither where an engine failed a member, nor where the reward has a bug."""
+
+    @dataclass(frozen=True)
+    class Buggy(EpisodeReward):
+        def __call__(self, episode: Episode) -> Score:
+            return Score(1 / (episode.problem.id != bad or episode.sample != 2) + episode.sample)
+
+    found = population(TINY, replace(SETTINGS, rollout=replace(ROLLOUT, problems=3)))
+    bad, whole = "", MemberAttempts(found._settings)._problems.batch()
+    ((fitness, line, _),) = await attempts(found, (0,), reward=Buggy())
+    assert (fitness, line["broken_groups"]) == ([1.0, 2.0, 3.0, 4.0], 0), "of each member"
+    tokens, bad = line["step_tokens"], whole[0].id
+    ((fitness, line, texts),) = await attempts(found, (0,), reward=Buggy())
+    assert (fitness, line["broken_groups"], len(texts)) == ([1.0, 2.0, 3.0, 4.0], 1, 12)
+    assert line["step_tokens"] < tokens
+
+    async def failing(*given: Any) -> list[Episode]:
+        """The second member's attempt at the second problem has failed."""
+        return [
+            replace(one, stop=StopReason.ERROR) if (one.problem.id, place) == (whole[1].id, "1") else one
+            for one in await roll_out(*given)
+            for place in [(one.root.model or "").rpartition("/")[2]]
+        ]
+
+    monkeypatch.setattr(evolution, "roll_out", failing)
+    ((fitness, line, _),) = await attempts(found, (0,), reward=replace(Buggy()))
+    assert (fitness, line["broken_groups"]) == ([1.0, 2.0, 3.0, 4.0], 2), "one by a bug, one by an engine"
 
 
 @contextmanager
