@@ -212,7 +212,6 @@ class Decoder(GrowingContext):
                 finish = chunk.finish or finish
                 whole = chunk.pieces[-1:] not in ((), ("",)) and not scanner.incomplete  # no half of a character
                 if finish is None and whole and due() is not None:
-                    await self.rest()
                     self._paused = True
                     return
                 if finish is None and segment.shares and self._tokens_left() < 1 and self.steps < segment.end:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from rules import PROBLEM, organizing, played, scripted
 from speaker import call
 
 from orgthink.engines.endpoint.tool_calls import messages as native
+from orgthink.engines.engine import Chunk, FinishReason, Tools
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.usage import sampled_tokens
@@ -21,7 +24,7 @@ from orgthink.models.context import Context
 from orgthink.organizations.agent_forms import WorkerTools
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.sequential import Sequential
-from orgthink.record.episode import Episode, Message, Origin, Sampling, Status, Trace
+from orgthink.record.episode import Billed, Episode, Message, Origin, Sampling, Span, Status, Trace
 from orgthink.record.episode_json import dump, load
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
@@ -252,3 +255,38 @@ def test_another_model_does_not_inherit_tokens() -> None:
     organizer, worker = (Backing(engine, Sampling(50)) for engine in engines)
     with pytest.raises(UserError, match="only the same model inherits a context: organizer has scripted, worker other"):
         run_virtual(attempt(INHERIT, PROBLEM, organizer, roles={"worker": worker}))
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["no ids", "same model"])
+def test_an_heir_has_the_messages_and_the_tools_of_its_context(alone: bool) -> None:
+    """Another model inherits texts; and the model is that of the roles, not of the others."""
+    contexts: list[Context] = []
+
+    class Native(ScriptedEngine):
+        native_calls = True
+
+        def prompt(self, messages: tuple[Message, ...], tools: Tools = ()) -> Span:
+            return replace(super().prompt(messages), token_ids=None if alone else (1,))
+
+        async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+            contexts.append(context)
+            async for chunk in super().stream(context, sampling):
+                yield replace(chunk, finish=None, **({"token_ids": None, "logprobs": None} if alone else {}))
+            yield Chunk((), None, None, FinishReason.EOS, "script", billed=Billed(7, output=3))
+
+        def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...] | None]:  # type: ignore[override]
+            return text, None if alone else (2,)
+
+    leads = [Turn(call("fork", task="one")), Turn(call("join", id=1)), Turn("<ANSWER> 5 </ANSWER>")]
+    works = [Turn("r", when="this subtask: one")]
+    organizer = Native(leads if alone else [*works, *leads])
+    worker = Native(works, model="other") if alone else organizer
+    roles = {"organizer": Backing(organizer, Sampling(50)), "worker": Backing(worker, Sampling(50))}
+    organization = AsyncThink(worker_context="inherit", protocol="tools")
+    default = Backing(ScriptedEngine([], model="others"), Sampling(50))
+    episode = run_virtual(attempt(organization, PROBLEM, default, roles=roles))
+    (own,) = (one for one in contexts if "this subtask: one" in one.text)
+    assert (episode.answer, len(contexts)) == ("5", 4)
+    billed = [span.billed for trace in episode.traces for span in trace.spans if span.billed]
+    assert len(billed) == 4, "each request is paid once"
+    assert own.messages == contexts[0].messages and own.tools == contexts[0].tools and len(own.tools) == 4

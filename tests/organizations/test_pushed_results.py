@@ -20,13 +20,15 @@ from orgthink.grammar.asyncthink import Injected, Keys, organizer_scanner, read
 from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.record.episode import Episode, FormatError, Message, Origin, Sampling, Status, StopReason
+from orgthink.record.episode import Episode, FormatError, Message, Origin, Problem, Sampling, Status, StopReason
 from orgthink.record.episode_json import dump, load
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.organization import Organization
+from orgthink.runtime.session import Session
 from orgthink.training.rows import policy_rows, row_of
 from orgthink.view import render
 
@@ -117,6 +119,44 @@ def test_it_does_not_cut_an_element_or_a_tag() -> None:
     episode = scripted(PUSH, turns)
     assert episode.root.text.startswith(f"{first} <JOIN-1> r1 </JOIN-1> so")
     assert episode.traces[2].spans[0].text.count("w") >= 9
+
+
+def test_a_text_that_has_ended_does_not_go_on_for_a_result() -> None:
+    """Neither if the result comes with its last token, nor after an earlier one."""
+    for words in range(12):
+
+        def rule(text: str) -> str:
+            if "Subtask: one" in text:
+                return SHORT.says
+            return " so" if "</JOIN-1>" in text else " <FORK-1> one </FORK-1>" + " w" * words  # noqa: B023
+
+        episode, engine = played(PUSH, rule)
+        told = injected(episode)
+        assert (episode.answer, episode.root.stop, len(engine.contexts)) == (None, StopReason.DONE, 2 + len(told))
+        assert not (told and episode.root.text.count(" w") == words)
+
+
+def test_what_is_due_waits_for_the_end_of_an_element_that_began_before() -> None:
+    seen = list[object]()
+
+    class Begun(Organization):
+        async def run(self, problem: Problem, session: Session) -> str | None:
+            agent, scanner, due = (
+                session.agent("organizer", (Message("user", "q"),)),
+                organizer_scanner(),
+                [Deliver("9")],
+            )
+            scanner.feed(" <FORK-1> one")
+            async for command in agent.act(scanner, lambda: due[0] if due else None):
+                seen.append(command)
+                if isinstance(command, Deliver):
+                    agent.inject("x", None)
+                    due.clear()
+            return "5"
+
+    engine = ScriptedEngine([Turn(" more </FORK-1> w w"), Turn(" w")])
+    run_virtual(attempt(Begun(), PROBLEM, Backing(engine, Sampling(50))))
+    assert seen == [Fork("1", " one more "), Deliver("9")]
 
 
 def test_a_join_waits_and_what_came_meanwhile_follows_it() -> None:

@@ -107,6 +107,20 @@ def test_organizer_alone_in_its_pool_lends_its_place():
     assert played.episode.traces[1].start == 6
 
 
+def test_a_join_of_what_is_done_keeps_the_place():
+    turns = [
+        Turn("<FORK-1> one </FORK-1> <FORK-2> two </FORK-2> <JOIN-1>", when="main process"),
+        Turn("w <RETURN> a </RETURN>", when="Subtask: one"),
+        Turn("w <RETURN> b </RETURN>", when="Subtask: two"),
+        Turn("<FORK-3> three </FORK-3> <JOIN-2>", when="a </JOIN-1>"),
+        Turn("o o <JOIN-3>", when="b </JOIN-2>"),
+        Turn("w <RETURN> c </RETURN>", when="Subtask: three"),
+        Turn("<ANSWER> 7 </ANSWER>", when="c </JOIN-3>"),
+    ]
+    played = play(AsyncThink(overflow="queue"), turns, Limits(capacity=1))
+    assert played.episode.traces[3].start == played.times("<JOIN-3>")[0], "the worker waits until the organizer does"
+
+
 def test_a_key_is_free_again_after_its_join():
     turns = [
         Turn("<FORK-1> one </FORK-1> <JOIN1>", when="main process"),
