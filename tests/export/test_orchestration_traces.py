@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,21 @@ from timed_episodes import TEXT, timed_episodes
 
 from orgthink.cli import main
 from orgthink.export.orchestration import trace_of
-from orgthink.measure.latency import critical_path
+from orgthink.measure.latency import concurrency, critical_path
 from orgthink.measure.usage import sampled_tokens
-from orgthink.record.episode import Episode
+from orgthink.record.episode import (
+    CancelSource,
+    Edge,
+    EdgeKind,
+    Episode,
+    Grade,
+    Origin,
+    Problem,
+    Span,
+    Status,
+    StopReason,
+    Trace,
+)
 from orgthink.record.folder import RunFolder
 
 episode_of = pytest.importorskip("orgthink_arena.orchestration").episode_of
@@ -99,6 +112,83 @@ def test_events_are_in_order_of_time_and_a_join_follows_its_child(episode: Episo
         assert kinds[edge["src"]]["agent"] == kinds[edge["dst"]]["from"]
     forks = [edge for edge in document["edges"] if edge["type"] in ("spawn", "tool_dependency")]
     assert len(forks) == len(episode.traces) - 1
+
+
+def known() -> Episode:
+    """An organizer, a worker that it joins, which calls a tool, and a worker that it cancels."""
+    fork, join, said = EdgeKind.FORK, EdgeKind.JOIN, Origin.SAMPLED
+    prompt, told = Span(Origin.PROMPT, "q", 3), Span(Origin.INJECTED, "r", 2)
+    root = Trace(
+        "o", "organizer", None,
+        (prompt, Span(said, "a", 4, start=-0.5, end=4.0), told, Span(said, "\ud800", 2, start=6.0, end=7.0)),
+        (Edge(fork, "1", "o/1", 2), Edge(fork, "2", "o/2", 3), Edge(join, "1", "o/1", 4)), model="m", end=7.0,
+    )  # fmt: skip
+    worker = Trace(
+        "o/1", "worker", "o", (prompt, Span(said, "b", 2, start=2.5, end=4.5), told),
+        (Edge(fork, "t", "o/1/t", 1), Edge(join, "t", "o/1/t", 2)),
+        returned="r", model="m", start=2.0, end=5.0,
+    )  # fmt: skip
+    tool = Trace("o/1/t", "python", "o/1", (), returned="6", start=3.0, end=4.0)
+    other = Trace(
+        "o/2", "worker", "o", (prompt, Span(said, "c", 3)), stop=StopReason.CANCELLED, status=Status.CANCELLED,
+        cancel=CancelSource.PARENT, model="m", start=3.0, end=7.0,
+    )  # fmt: skip
+    return Episode(
+        "e",
+        Problem("p", "t", "q"),
+        "asyncthink",
+        3,
+        (root, worker, tool, other),
+        answer="5",
+        grade=Grade(1, 4),
+        seconds=8.0,
+    )
+
+
+def test_what_a_document_says():
+    episode = known()
+    document = trace_of(episode)
+    require_valid(document)
+    found = [tuple(map(event.get, ("t", "type", "agent", "to", "trusted"))) for event in document["events"]]
+    assert found == [
+        (0.0, "orchestrator_decision", "o", None, None),
+        (2.0, "spawn", "o", "o/1", None),
+        (2.5, "orchestrator_decision", "o/1", None, None),
+        (3.0, "spawn", "o", "o/2", None),
+        (3.0, "tool_call", "o/1", "o/1/t", None),
+        (4.0, "tool_result", "o/1/t", "o/1", False),
+        (4.5, "aggregate", "o/1", None, None),
+        (5.0, "return", "o/1", "o", None),
+        (5.0, "aggregate", "o", None, None),
+        (6.0, "orchestrator_decision", "o", None, None),
+        (7.0, "despawn", "o/2", "o", None),
+        (8.0, "aggregate", "o", None, None),
+    ]  # fmt: skip
+    ids = {event["id"]: event["agent"] for event in document["events"]}
+    assert [(ids[e["src"]], ids[e["dst"]], e["type"]) for e in document["edges"] if e["type"] != "temporal"] == [
+        ("o", "o/1", "spawn"), ("o/1", "o/1/t", "tool_dependency"), ("o/1/t", "o/1", "return"),
+        ("o/1", "o", "return"), ("o", "o/2", "spawn"),
+    ]  # fmt: skip
+    assert sum(edge["type"] == "temporal" for edge in document["edges"]) == 5 + 3
+    assert (document["topology"], document["rewards"]) == ("hierarchical", {"team": 0.25})
+    assert document["costs"] == {"tokens": 11, "wall_clock_s": 8.0, "tool_calls": 1}
+    assert document["metrics"] == {
+        "task_success": 0.0, "solutions_correct": 1, "solutions_required": 4, "capacity": 3, "sample": 0,
+        "critical_path_steps": critical_path(episode), "parallelism_efficiency": concurrency(episode),
+    }  # fmt: skip
+    again = episode_of(document)
+    assert [(span.start, span.end) for span in again.root.spans] == [(0.0, 4.0), (6.0, 7.0)]
+    assert [(trace.start, trace.end) for trace in again.traces] == [(0.0, 8.0), (2.0, 5.0), (3.0, 4.0), (3.0, 7.0)]
+    cut = episode_of(document | {"events": document["events"][:-1]})
+    assert (cut.root.agent, cut.answer) == ("o", None), "a trace may end before its answer"
+    ungraded = trace_of(replace(episode, grade=None, traces=(replace(episode.root, edges=()),)))
+    assert (ungraded["rewards"], ungraded["topology"]) == ({}, "unknown") and "task_success" not in ungraded["metrics"]
+    assert (again.capacity, again.sample, again.grade) == (3, 0, Grade(1, 4))
+    two = (replace(worker, edges=(), parent="o") for worker in episode.traces[1:2])
+    assert (
+        trace_of(replace(episode, traces=(replace(episode.root, edges=episode.root.edges[::2]), *two)))["topology"]
+        == "centralized"
+    )
 
 
 FOREIGN = {

@@ -27,6 +27,7 @@ from orgthink.engines.local.engine import LocalEngine
 from orgthink.evaluation.specs import OrganizationSpec
 from orgthink.models.decoder import Decoder
 from orgthink.models.lora import ADAPTER, LoraSettings, matrices_of
+from orgthink.models.model_files import model_files
 from orgthink.models.trainable import open_trainable
 from orgthink.record.episode import Episode, Origin, StopReason
 from orgthink.record.folder import RunFolder
@@ -262,6 +263,8 @@ def test_a_stopped_run_goes_on_to_the_bit(tiny_policy, tmp_path, monkeypatch, ti
     assert [one.id for one in RunFolder.open(cut).episodes()] == [one.id for one in RunFolder.open(whole).episodes()]
     assert not (last.parent / "trainer.pt").exists(), "noise and optimizer leave nothing to store"
 
+    assert same(open_trainable(last).to_hf(), load_file(last / "model.safetensors")), "a whole model folder"
+    assert {file.name for file in model_files(TINY)} <= {file.name for file in last.iterdir()}
     merged = open_trainable(TINY, LORA)
     merged.restore_adapter(last / ADAPTER)
     assert any(matrix.any() for name, matrix in matrices_of(merged.adapters[ADAPTER]).items() if "lora_B" in name)
