@@ -139,6 +139,7 @@ def known() -> Episode:
         "asyncthink",
         3,
         (root, worker, tool, other),
+        2,
         answer="5",
         grade=Grade(1, 4),
         seconds=8.0,
@@ -173,7 +174,7 @@ def test_what_a_document_says():
     assert (document["topology"], document["rewards"]) == ("hierarchical", {"team": 0.25})
     assert document["costs"] == {"tokens": 11, "wall_clock_s": 8.0, "tool_calls": 1}
     assert document["metrics"] == {
-        "task_success": 0.0, "solutions_correct": 1, "solutions_required": 4, "capacity": 3, "sample": 0,
+        "task_success": 0.0, "solutions_correct": 1, "solutions_required": 4, "capacity": 3, "sample": 2,
         "critical_path_steps": critical_path(episode), "parallelism_efficiency": concurrency(episode),
     }  # fmt: skip
     again = episode_of(document)
@@ -183,7 +184,7 @@ def test_what_a_document_says():
     assert (cut.root.agent, cut.answer) == ("o", None), "a trace may end before its answer"
     ungraded = trace_of(replace(episode, grade=None, traces=(replace(episode.root, edges=()),)))
     assert (ungraded["rewards"], ungraded["topology"]) == ({}, "unknown") and "task_success" not in ungraded["metrics"]
-    assert (again.capacity, again.sample, again.grade) == (3, 0, Grade(1, 4))
+    assert (again.capacity, again.sample, again.grade) == (3, 2, Grade(1, 4))
     two = (replace(worker, edges=(), parent="o") for worker in episode.traces[1:2])
     assert (
         trace_of(replace(episode, traces=(replace(episode.root, edges=episode.root.edges[::2]), *two)))["topology"]
@@ -217,6 +218,7 @@ def test_a_trace_of_another_program_is_read():
         ("reader_1", "lead", "reader", False),
         ("c", "reader_1", "search", True),
     ]
+    assert episode.capacity == 3, "all of its agents may be at work at once"
     assert episode.answer == "answer" and episode.seconds == 42 and episode.grade and episode.grade.all_correct
     require_valid(trace_of(episode))
 
@@ -283,6 +285,10 @@ def test_a_run_is_exported_and_imported(tmp_path: Path, capsys: pytest.CaptureFi
     again = list(RunFolder.open(tmp_path / "again").episodes())
     assert [trace_of(one) for one in again] == [json.loads(line) for line in file.read_text().splitlines()]
     assert main(["measure", str(tmp_path / "again")]) == 0
+    (tmp_path / "one.json").write_text(json.dumps(FOREIGN, indent=2))
+    assert (
+        main(["import", str(tmp_path / "one.json"), "--format", "orchestration", "--out", str(tmp_path / "one")]) == 0
+    )
     (tmp_path / "bad.json").write_text('{"events": []}')
     assert main(["import", str(tmp_path / "bad.json"), "--format", "orchestration", "--out", str(tmp_path / "x")]) == 2
     seen = capsys.readouterr().err
