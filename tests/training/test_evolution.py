@@ -200,9 +200,11 @@ async def test_a_problem_at_which_a_member_has_no_fair_attempt_counts_for_none(t
     @dataclass(frozen=True)
     class Buggy(EpisodeReward):
         def __call__(self, episode: Episode) -> Score:
+            steps.add(episode.step)
             return Score(1 / (episode.problem.id != bad or episode.sample != 2) + episode.sample)
 
     found = population(TINY, replace(SETTINGS, rollout=replace(ROLLOUT, problems=3)))
+    steps = set[int | None]()
     bad, whole = "", MemberAttempts(found._settings)._problems.batch()
     ((fitness, line, _),) = await attempts(found, (0,), reward=Buggy())
     assert (fitness, line["broken_groups"]) == ([1.0, 2.0, 3.0, 4.0], 0), "of each member"
@@ -222,6 +224,16 @@ async def test_a_problem_at_which_a_member_has_no_fair_attempt_counts_for_none(t
     monkeypatch.setattr(evolution, "roll_out", failing)
     ((fitness, line, _),) = await attempts(found, (0,), reward=replace(Buggy()))
     assert (fitness, line["broken_groups"]) == ([1.0, 2.0, 3.0, 4.0], 2), "one by a bug, one by an engine"
+    assert steps == {1}, "a reward knows the step"
+
+
+async def test_a_sampler_without_the_members_of_the_step_is_named(tiny_policy):
+    found = population(TINY)
+    await found.sync_sampler("4")
+    source = MemberAttempts(SETTINGS)
+    async with source.working():
+        with pytest.raises(UserError, match="sampled by version 4, not by 5"):
+            await source.fitness(found.sampler, 5, Clock(), lambda episode: None)
 
 
 @contextmanager
