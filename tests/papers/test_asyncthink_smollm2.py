@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from lines import ROOT
+from safetensors.torch import load_file, save_file
 
 sys.path.append(str(ROOT))
 
@@ -15,24 +20,27 @@ pytest.importorskip("orgthink_pocket")
 from engines.models import tiny_model
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.measure.estimate import crossed_average
+from orgthink.evaluation.grading import grade
+from orgthink.measure.estimate import Estimate, crossed_average
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import forks, sampled_tokens
+from orgthink.models.adapters import WEIGHTS
 from orgthink.models.lora import read_tensors
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.record.episode import Episode, Sampling
+from orgthink.record.episode import Episode, Sampling, StopReason
 from orgthink.record.folder import RunFolder
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks import task_named
 from orgthink.util.errors import UserError
+from orgthink.util.files import SUMS, require_intact
 from papers import outcomes, stages
 from papers.asyncthink_smollm2 import DESIGN, conditions
 from papers.asyncthink_smollm2_claims import CLAIMS, rise
 from papers.asyncthink_variants import Barrier, Constant
 from papers.claims import Rows, unit
 from papers.conditions import UNTRAINED, around, frontier, gap, ratio, row_name, state
-from papers.experiment import passed
+from papers.experiment import Experiment, change, ended, pack, passed
 from papers.outcomes import Outcome
 from papers.variants import Permuted
 
@@ -218,6 +226,108 @@ def test_permuted_rewards_are_the_same_rewards_of_other_episodes():
     assert found == plain(groups) and found.keys() == {name for group in groups.values() for name in group}
     assert sum(found[name] != reward - 10 * i - 3.5 for i in range(4) for name, reward in groups[f"p{i}"].items()) > 16
     assert all(abs(sum(found[name] for name in group)) < 1e-9 for group in groups.values())
+
+
+def planned(capsys, monkeypatch, *given: str) -> tuple[list[dict[str, str]], int]:
+    """What a plan prints, name → command, for each part that runs at a time; and its exit code."""
+    parts: list[dict[str, str]] = []
+
+    def together(jobs, work):
+        found = [one() for one in work]
+        parts.append(dict(re.findall(r"^(\S+): orgthink (.*)$", capsys.readouterr().out, re.MULTILINE)))
+        return found
+
+    monkeypatch.setattr(stages, "together", together)
+    code = stages.main(DESIGN, ["plan", *given, "--start", "given", "--out", "out", "--set", "a=1"])
+    return parts, code
+
+
+def test_a_plan_has_the_commands_of_all_parts(capsys, monkeypatch):
+    (cold, gate, first, replayed, evaluated), code = planned(capsys, monkeypatch)
+    assert code == 0 and "--pairs out/thinker-pairs.jsonl" in cold["thinker"] and "cold-start" not in cold
+    assert "--steps 20 --seed 1 " in gate["gate"] and "--model given" in gate["gate"]
+    assert list(first)[:6] == [f"{name}-{seed}" for name in ("main", "sequential") for seed in range(3)]
+    assert list(replayed)[:3] == [f"imitation-{seed}" for seed in range(3)], "after the trainings that they replay"
+    assert "rollouts=" in replayed["imitation-1"] and replayed["imitation-1"].count("out/runs/main-1") == 1
+    assert "--steps 100 --seed 2 " in first["main-1"] and " a=1 " in first["main-1"] + " "
+    assert "rollout.problems=8 rollout.group=8 " in first["main-0"] and "out/adapters/thinker" in first["sequential-0"]
+    assert "--steps 40 " in {**first, **replayed}["permuted-0"], "a control needs few steps"
+    own = {**first, **replayed}["permuted-0"].partition(" --set ")[2]
+    assert own.index("a=1") < own.index("credit.kind=papers.variants:Permuted"), "what a training is about wins"
+    assert len(evaluated) == sum(DESIGN.planned().values())
+    vote, double = evaluated["vote-4-2-0.6"], evaluated["main-x2-1-0"]
+    assert "vote-4=majority-vote" in vote and "--set samples=4" in vote and "--renew" not in vote
+    assert "--n 400" in double and "--max-tokens 768 --renew" in double and "out/adapters/main-1 " in double
+
+
+def test_nothing_comes_after_a_gate_that_is_not_passed(capsys, monkeypatch):
+    monkeypatch.setattr(stages, "gate", lambda e: False)
+    parts, code = planned(capsys, monkeypatch, "gate", "main:0", "evaluate:main")
+    assert (len(parts), code) == (1, 1)
+    with pytest.raises(SystemExit):
+        planned(capsys, monkeypatch, "evaluate:nothing")
+    assert "unknown system nothing: before, main, " in capsys.readouterr().err
+
+
+def made_in(folder: Path) -> Experiment:
+    return Experiment(DESIGN, DESIGN.sizes["tiny"], folder, "smollm2", None, "cpu", "local", 1, (), False)
+
+
+def test_an_evaluation_counts_if_it_has_ended(tmp_path: Path):
+    e, episode = made_in(tmp_path), played(AsyncThink(), Turn("<ANSWER> 8+20 </ANSWER>"))
+    failed = replace(episode, stop=StopReason.ERROR, answer=None)
+    for name, one in (("whole", episode), ("failed", failed)):
+        folder = RunFolder.create(tmp_path / "evaluations" / name, "eval", {})
+        with folder.journal() as journal:
+            journal.append(one)
+    assert [len(ended(e, name, n)) for name, n in (("whole", 1), ("whole", 2), ("failed", 1), ("none", 1))] == [
+        1,
+        0,
+        0,
+        0,
+    ]
+
+
+def test_outcomes_have_the_seed_of_their_training(tmp_path: Path, capsys, monkeypatch):
+    e, episode = (
+        made_in(tmp_path),
+        grade(played(AsyncThink(), Turn("<ANSWER> 8+20 </ANSWER>")), task_named("countdown-small")),
+    )
+    monkeypatch.setattr(stages, "evaluation", lambda *given: [episode])
+    stages.evaluate(e, "main", 2, 0.6)
+    assert "main: main-2 is not trained" in capsys.readouterr().out and not (tmp_path / "outcomes").exists()
+    e.adapter("main-2").mkdir(parents=True)
+    stages.evaluate(e, "main", 2, 0.6)
+    (stored,) = outcomes.read("main-2-0.6", tmp_path / "outcomes")
+    assert (stored.row, stored.training) == ("main, T = 0.6", 2)
+    written: list[tuple[str, list[Outcome]]] = []
+    monkeypatch.setattr(outcomes, "write", lambda name, rows: written.append((name, list(rows))))
+    for store in ([], ["--store"]):
+        assert stages.main(DESIGN, ["summary", "--out", str(tmp_path), *store]) == 0
+    assert written == [("asyncthink-smollm2", [stored])]
+
+
+def test_adapters_travel_in_half_precision_with_the_name_of_their_base(tmp_path: Path):
+    for role in ("solver", "verifier"):
+        (folder := tmp_path / "trained" / role).mkdir(parents=True)
+        save_file({"a": torch.ones(2)}, folder / WEIGHTS)
+        (folder / "adapter_config.json").write_text(json.dumps({"r": 2, "base_model_name_or_path": "/here"}))
+    pack(tmp_path / "trained", tmp_path / "packed", "smollm2")
+    for role in ("solver", "verifier"):
+        assert load_file(tmp_path / "packed" / role / WEIGHTS)["a"].dtype == torch.float16
+        config = json.loads((tmp_path / "packed" / role / "adapter_config.json").read_text())
+        assert (
+            config == {"r": 2, "base_model_name_or_path": "smollm2"} and (tmp_path / "packed" / role / SUMS).is_file()
+        )
+    require_intact(tmp_path / "packed")
+
+
+def test_a_change_by_hand():
+    lines = [{"x": float(i)} for i in (0, 1, 2, 3, 4, 99, 99, 10, 11, 12, 13, 14)]
+    found = change(lines, "x")
+    assert (found.mean, found.n) == (10, 5)  # both variances are 2.5, and t at 8 degrees of freedom is 2.306
+    assert (found.low, found.high) == pytest.approx((10 - 2.306, 10 + 2.306), abs=1e-3)
+    assert change(lines[:3], "x") == Estimate(2, 2, 2, 1)
 
 
 @pytest.mark.thorough
