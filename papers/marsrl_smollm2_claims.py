@@ -56,7 +56,7 @@ def passed_units(one: Outcome) -> list[float]:
 
 def mends(one: Outcome) -> list[float]:
     """1 for each correction of a wrong solution to a right one, -1 for one of a right solution to a wrong one."""
-    return [after[0] - before[0] for before, after in pairwise(one.judged) if not before[1]]
+    return [after[0] - before[0] for before, after in pairwise(one.judged)]
 
 
 def better(found: Rows) -> list[Condition]:

@@ -34,7 +34,7 @@ from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.sudoku import read
 from orgthink.tasks.sudoku_six import SIDE, SUDOKU_SIX, UNITS, faults, render
-from papers import marsrl_can_pay, stages
+from papers import marsrl_can_pay, marsrl_lessons, stages
 from papers import marsrl_smollm2 as experiment
 from papers.claims import Rows
 from papers.conditions import state
@@ -43,7 +43,7 @@ from papers.marsrl_can_pay import Skill, simulated
 from papers.marsrl_lessons import STYLE, check, empty, filled, lesson, report, solution
 from papers.marsrl_smollm2 import DESIGN, SIZES, outcome
 from papers.marsrl_smollm2_claims import balanced, mends, passed_units
-from papers.marsrl_variants import Fresh, Sampled, lines, true_lines
+from papers.marsrl_variants import SHARED, Fresh, Sampled, lines, true_lines
 from papers.outcomes import Outcome
 
 PROBLEMS = list(islice(SUDOKU_SIX.problems("train", 0), 60))
@@ -64,6 +64,19 @@ def test_solvers_learn_right_solutions():
     for problem, one, proposal in lessons("solver"):
         assert SUDOKU_SIX.grade(problem, proposal.result or "").all_correct
         assert one.response.count("\n") == len(empty(problem.data["clues"])) + SIDE
+    grid = [[1, 2, 3, 4, 5, 6], [4, 5, 6, 1, 2, 3], [2, 3, 1, 5, 6, 4], [5, 6, 4, 2, 3, 1], [3, 1, 2, 6, 4, 5]]
+    grid.append([6, 4, 5, 3, 1, 2])
+    clues = [grid[0], [0, *grid[1][1:]], *grid[2:]]
+    assert solution(clues, empty(clues), grid).startswith("B1 56123 4\n"), "the digits in the order of reading"
+
+
+def test_lessons_are_of_all_roles_and_differ():
+    made = list(marsrl_lessons.lessons("sudoku-six", 40))
+    assert [one.role for one in made] == ["solver", "solver", "verifier", "corrector"] * 10
+    assert len({one.response.split()[0] for one in made if one.role == "verifier"}) > 4
+    slips = [marsrl_lessons.slipped(one.data["clues"], random.Random(one.id)) for one in PROBLEMS]
+    wrong = [(filled(one.data["clues"]), grid) for one, grid in zip(PROBLEMS, slips, strict=True)]
+    assert {1, 2} <= {sum(right[r][c] != grid[r][c] for r in range(SIDE) for c in range(SIDE)) for right, grid in wrong}
 
 
 def test_verifiers_learn_true_lines_and_a_verdict_about_these_lines_only():
@@ -85,14 +98,16 @@ def test_verifiers_learn_true_lines_and_a_verdict_about_these_lines_only():
 
 
 def test_correctors_learn_to_mend_the_named_unit_or_to_begin_again():
-    begun = 0
+    begun = doubted = 0
     for problem, one, proposal in lessons("corrector"):
         grid, named = read(proposal.text, SIDE), one.query.partition("Bad: ")[2].split("\n")[0]
         assert grid is not None and named in UNITS and named not in faults(grid)
         again = one.response.count("\n") == len(empty(problem.data["clues"])) + SIDE
         begun += again
+        doubted += SUDOKU_SIX.grade(problem, one.query.partition("Solution:")[2].partition("Bad:")[0]).all_correct
         assert not again or SUDOKU_SIX.grade(problem, proposal.text).all_correct
     assert 15 < begun < 50
+    assert 0 < doubted < 25, "a report may be mistaken"
 
 
 # Variants
@@ -120,6 +135,10 @@ def test_the_record_says_what_was_judged_and_how_much_was_checked():
     assert found.solved and found.judged == ((False, False, 1), (True, True, 5))
     assert mends(found) == [1] and passed_units(found) == [5]
     assert list(true_lines([episode])) == [True] * 6
+    a, b, c = ("".join(map(str, row)) for row in RIGHT[:3])
+    report = f"A {a[::-1]} ok\nB {b} bad\nC {c} ok\nD 12 ok\nB4 {b} ok\n</think>\nBad: B\nCorrect: yes"
+    mistaken = played(VerifierCorrector(**LOOP), (SOLVER, SOLVED), (VERIFIER, report))
+    assert list(true_lines([mistaken])) == [False, False, True], "wrong digits, a wrong verdict, and B4 is no box"
 
 
 def test_a_fresh_attempt_takes_the_place_of_the_corrector():
@@ -138,8 +157,23 @@ def test_votes_and_choices():
     three = [(SOLVER, SLIPPED), (SOLVER, SOLVED), (SOLVER, SLIPPED)]
     choice = played(Sampled(**LOOP, samples=3, verified=True), *three, *says)
     assert outcome("", choice).solved and outcome("", choice).judged == ()
+    cut_off = [(SOLVER, "t " * 1_000), (SOLVER, SOLVED), (VERIFIER, good)]
+    assert outcome("", played(Sampled(**LOOP, samples=2, verified=True), *cut_off)).solved, "it is not verified"
     none = played(Sampled(**LOOP, samples=3, verified=True), *three, *[(VERIFIER, bad)] * 3)
     assert none.answer == render(WRONG), "all count if none passes"
+
+
+def test_one_reward_for_all_agents_is_that_of_the_answer():
+    settings = SHARED.settings
+    loop = VerifierCorrector(**settings.rollout.organization.settings)
+    bad, good = check(WRONG, faults(WRONG))[0], check(RIGHT, ["A"])[0]
+    begun = [(SOLVER, SLIPPED), (VERIFIER, bad), (CORRECTOR, SLIPPED), (VERIFIER, bad)]
+    right = played(loop, *begun, (CORRECTOR, SOLVED), (VERIFIER, good))
+    wrong = played(loop, (SOLVER, SLIPPED), (VERIFIER, good))
+    assert [settings.reward(one).total for one in (right, wrong)] == [1, 0]
+    roles = [trace.role for trace in right.traces[1:]]
+    assert roles == ["solver", "verifier", "corrector", "verifier", "corrector", "verifier"]
+    assert all(map(settings.rollout.trains, right.traces[1:])) and settings.rollout.limits.turns == len(roles)
 
 
 # Claims
@@ -180,6 +214,7 @@ def made(name: str, i: int, training: int, *, solved: float, tokens: int, judged
         ({}, "holds holds holds holds"),
         ({"main": {"solved": 0.6}}, "fails holds fails fails"),
         ({"main": {"tokens": 700}}, "fails holds holds holds"),  # a vote of six is then the rival
+        ({"choice-2": {"solved": 0.87}}, "fails holds holds holds"),
         ({"main": {"tokens": 1000}}, "not run holds holds holds"),
         ({"main": {"judged": (((0, 1, 16),), PASSED)}}, "holds fails undecided holds"),
         ({"main": {"judged": (((0, 0, 4), (1, 1, 6)), ((1, 1, 6),))}}, "holds fails holds holds"),
@@ -196,6 +231,8 @@ def test_balanced_accuracy_by_hand():
     judged = [((1, 1, 1), (1, 1, 1)), ((1, 0, 1),), ((1, 1, 1), (0, 0, 1)), ((0, 1, 1),)]
     rows = [Outcome("", seed, f"p{i}", True, 1, 1, judged=one) for i, one in enumerate(judged) for seed in (0, 1)]
     assert balanced(rows).mean == pytest.approx((3 / 4 + 1 / 2) / 2)
+    twice = balanced([replace(one, judged=one.judged * 2) for one in rows])
+    assert twice.low == pytest.approx(balanced(rows).low), "a problem counts as one, however often it was judged"
 
 
 def test_the_claims_are_possible_and_a_careless_verifier_refutes_one():
