@@ -39,7 +39,7 @@ from papers.asyncthink_smollm2 import DESIGN, conditions
 from papers.asyncthink_smollm2_claims import CLAIMS, rise
 from papers.asyncthink_variants import Barrier, Constant
 from papers.claims import Rows, unit
-from papers.conditions import UNTRAINED, around, frontier, gap, ratio, row_name, state
+from papers.conditions import UNTRAINED, Condition, around, condition, frontier, gap, ratio, row_name, state
 from papers.experiment import Experiment, change, ended, pack, passed
 from papers.outcomes import Outcome
 from papers.variants import Permuted
@@ -108,6 +108,16 @@ def test_claims_hold():
 )
 def test_claims_fail_or_stay_undecided(changed, expected):
     assert states(made_up(**changed)) == expected
+
+
+def test_a_claim_is_what_its_worst_condition_is():
+    parts = [Condition("", None, one) for one in ("holds", "undecided", "not run", "fails")]
+    assert [state(parts[:n]) for n in (1, 2, 3, 4)] == [one.state for one in parts]
+
+
+def test_an_interval_must_not_touch_the_end():
+    given = [Estimate(0.1, low, 0.2, 9) for low in (0.01, 0.0, None)]
+    assert [condition("", one, 0.1, 0.0).state for one in given] == ["holds", "undecided", "undecided"]
 
 
 def test_a_claim_needs_its_rows():
@@ -255,6 +265,7 @@ def test_a_plan_has_the_commands_of_all_parts(capsys, monkeypatch):
     own = {**first, **replayed}["permuted-0"].partition(" --set ")[2]
     assert own.index("a=1") < own.index("credit.kind=papers.variants:Permuted"), "what a training is about wins"
     assert len(evaluated) == sum(DESIGN.planned().values())
+    assert {"main-4-0", "before--1-0"} < evaluated.keys() and not {"main-x2-3-0", "vote-2-0-0"} & evaluated.keys()
     vote, double = evaluated["vote-4-2-0.6"], evaluated["main-x2-1-0"]
     assert "vote-4=majority-vote" in vote and "--set samples=4" in vote and "--renew" not in vote
     assert "--n 400" in double and "--max-tokens 768 --renew" in double and "out/adapters/main-1 " in double

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
+from collections import Counter
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -39,7 +41,7 @@ from papers import marsrl_smollm2 as experiment
 from papers.claims import Rows
 from papers.conditions import state
 from papers.experiment import Experiment, passed
-from papers.marsrl_can_pay import Skill, simulated
+from papers.marsrl_can_pay import Players, Skill, simulated
 from papers.marsrl_lessons import STYLE, check, empty, filled, lesson, report, solution
 from papers.marsrl_smollm2 import DESIGN, SIZES, outcome
 from papers.marsrl_smollm2_claims import balanced, mends, passed_units
@@ -136,9 +138,9 @@ def test_the_record_says_what_was_judged_and_how_much_was_checked():
     assert mends(found) == [1] and passed_units(found) == [5]
     assert list(true_lines([episode])) == [True] * 6
     a, b, c = ("".join(map(str, row)) for row in RIGHT[:3])
-    report = f"A {a[::-1]} ok\nB {b} bad\nC {c} ok\nD 12 ok\nB4 {b} ok\n</think>\nBad: B\nCorrect: yes"
+    report = f"A {a[::-1]} ok\nB {b} bad\nC {c} ok\nD 12 ok\nB4 {b} ok\nE {b} ok, too\n</think>\nBad: B\nCorrect: yes"
     mistaken = played(VerifierCorrector(**LOOP), (SOLVER, SOLVED), (VERIFIER, report))
-    assert list(true_lines([mistaken])) == [False, False, True], "wrong digits, a wrong verdict, and B4 is no box"
+    assert list(true_lines([mistaken])) == [False, False, True], "wrong digits, a wrong verdict; others are no lines"
 
 
 def test_a_fresh_attempt_takes_the_place_of_the_corrector():
@@ -245,22 +247,63 @@ def test_the_claims_are_possible_and_a_careless_verifier_refutes_one():
     assert marsrl_can_pay.SCENARIOS
 
 
+def test_players_err_as_their_skill_says():
+    clues = PROBLEM.data["clues"]
+    cells, players = empty(clues), Players(clues, Skill(0.5, misread=0.0, spread=0.0), "p", 0)
+    grids = [players.solved() for _ in range(1_000)]
+    assert players.tokens == 1_000 * (11 * len(cells) + 53) and all(grid[r][c] for grid in grids[:9] for r, c in cells)
+    wrong = [Counter(grid[r][c] for grid in grids if grid[r][c] != RIGHT[r][c]) for r, c in cells]
+    errors = sum(one.total() for one in wrong)
+    assert errors / (1_000 * len(cells)) == pytest.approx(0.5, abs=0.02)
+    assert sum(max(one.values()) for one in wrong) / errors == pytest.approx(
+        0.6, abs=0.03
+    )  # a half, and a fifth of one
+    players.tokens = 0
+    unit, count = players.bad_unit(RIGHT)
+    assert unit is None and players.tokens == pytest.approx(10.3 * count + 14)
+    hard = [Players(clues, Skill(0.1), "p", training) for training in (0, 1)]
+    counts = [sum(one.solved()[r][c] != RIGHT[r][c] for _ in range(300)) for one in hard for r, c in cells]
+    first, second = counts[: len(cells)], counts[len(cells) :]
+    assert max(first) > 5 * min(first)
+    assert second[first.index(max(first))] > fmean(second), "a hard cell is hard for each training"
+
+
+def test_players_take_the_first_solution_if_none_passes_and_vote_on_those_that_pass(monkeypatch):
+    players = Players(PROBLEM.data["clues"], Skill(0.1), "p", 0)
+    drawn = iter([WRONG, *[RIGHT] * 5, WRONG, WRONG, WRONG, RIGHT, WRONG, WRONG, RIGHT])
+    monkeypatch.setattr(Players, "solved", lambda self: next(drawn))
+    monkeypatch.setattr(Players, "bad_unit", lambda self, grid: ("A", 1))
+    monkeypatch.setattr(Players, "corrected", lambda self, grid, unit: WRONG)
+    solved, judged = players.loop(True)
+    assert not solved and judged == ((False, False, 1), *[(True, False, 1)] * 5)
+    assert players.loop(False)[1][1:] == ((False, False, 1),) * 5, "a corrector, and no new attempt"
+    monkeypatch.setattr(Players, "bad_unit", lambda self, grid: (None if grid == RIGHT else "A", 1))
+    assert [players.voted(PROBLEM, 3, verified) for verified in (True, False)] == [True, False]
+
+
 # The program
 
 
-def step(i: int, flat: int = 4, longer: float = 1.0, right: float = 0.0) -> dict:
+def step(i: int, flat: int = 4, longer: float = 1.0, right: float = 0.0, noise: float = 0.0) -> dict:
     tokens = {"solver": 150.0, "verifier-1": None if i == 0 else 50 + longer * i}
     return {
         "groups": 8,
         "flat_groups": flat,
         "tokens": tokens,
-        "right": {"solver": 0.4 + right * i},
+        "right": {"solver": 0.4 + right * i + noise * (i % 2)},
         "sampled_tokens": 9600,
     }
 
 
 @pytest.mark.parametrize(
-    ("changed", "met"), [({}, True), ({"flat": 6}, False), ({"longer": 0.0}, False), ({"right": -0.02}, False)]
+    ("changed", "met"),
+    [
+        ({}, True),
+        ({"flat": 6}, False),
+        ({"longer": 0.0}, False),
+        ({"right": -0.02}, False),
+        ({"right": -0.005, "noise": 0.2}, True),
+    ],
 )
 def test_the_gate_reads_metrics(changed: dict, met: bool):
     assert passed(experiment.gate(None, [step(i, **changed) for i in range(12)])) is met
@@ -277,6 +320,17 @@ def test_other_trainings_sample_as_many_tokens(tmp_path: Path, monkeypatch):
     assert experiment.settings(e, "solver-only")[-1] == "rollout.problems=8"  # 9,600 tokens of 8 times 150
     assert experiment.settings(e, "shared")[-1] == "rollout.problems=4"
     assert not any("problems" in one for one in experiment.settings(e, "main"))
+
+
+def test_a_plan_has_the_adapters_and_settings_of_its_roles(capsys):
+    assert stages.main(DESIGN, ["plan", "--out", "out"]) == 0
+    found = dict(re.findall(r"^(\S+): orgthink (.*)$", capsys.readouterr().out, re.MULTILINE))
+    assert "adapters=roles" in found["main-0"] and "rollout.strategy=balanced" in found["main-0"]
+    assert "adapters=roles" in found["shared-0"] and "rollout.strategy" not in found["shared-0"]
+    assert "papers.variants:roles:out/adapters/main-1,out/adapters/solver-only-1 " in found["other-solver-1-0.6"]
+    assert "fresh=papers.marsrl_variants:Fresh" in found["fresh-0-0.6"] and "rounds=6" in found["main-0-0.6"]
+    assert "samples=2 verified=true" in found["choice-2-0-0.6"] and "verified" not in found["vote-3-0-0.6"]
+    assert "out/adapters/cold-start " in found["solver-before--1-0.6"] and "--max-tokens 224" in found["before--1-0.6"]
 
 
 @pytest.mark.thorough

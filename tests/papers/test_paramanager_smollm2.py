@@ -3,6 +3,8 @@ from outcomes, and a tiny experiment runs to its end."""
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from dataclasses import replace
 from itertools import islice
@@ -26,10 +28,11 @@ from orgthink.record.episode import Grade, Sampling
 from orgthink.record.folder import RunFolder
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.clock import run_virtual
+from papers import paramanager_smollm2 as experiment
 from papers import stages
 from papers.claims import Rows
 from papers.conditions import state
-from papers.experiment import passed
+from papers.experiment import Experiment, passed
 from papers.outcomes import Outcome
 from papers.paramanager_members import CALENDAR, DESCRIPTIONS, TRAINED, Managers, questions
 from papers.paramanager_problems import KINDS, MIXED, bank, parts, printed
@@ -172,6 +175,32 @@ def test_claims_are_decided(changed, expected):
 def test_the_gate_reads_metrics(mixed, rise, met):
     lines = [{"mixed_groups": mixed, "drawn_groups": 8, "all_correct": 0.3 + rise * i / 5} for i in range(10)]
     assert passed(gate(None, lines)) is met
+
+
+def test_a_plan_has_teachers_members_and_budgets(capsys):
+    assert stages.main(DESIGN, ["plan", "--out", "out"]) == 0
+    found = dict(re.findall(r"^(\S+): orgthink (.*)$", capsys.readouterr().out, re.MULTILINE))
+    assert f"--n {len(parts())} " in found["answers"] and "--max-tokens 16 " in found["answers"]
+    assert "teacher:0.3 " in found["teacher-cold-start"] and "teacher:1:all " in found["teacher-expert"]
+    assert "--steps 120 " in found["expert"] and "--model out/adapters/cold-start " in found["expert"]
+    assert "loss.ratio" in found["main-0"] and "loss.ratio" not in found["rejection-0"]
+    assert "table.json" in found["main-0"] and "calls=1" in found["serial-0"] and "calls=1" in found["serial-0-0"]
+    team, unlike = found["dates-calendar-0-0"], found["dates-unlike-0-0"]
+    assert all(":UNSEEN " in one and '"calendar"]' in one for one in (team, unlike)) and "parcels" not in team
+    assert unlike.count("weighs parcels") == len(DESCRIPTIONS[CALENDAR]) and "calendar" not in found["dates-0-0"]
+    assert "table.json" in found["workflow--1-0"] and "--max-tokens" not in found["workflow--1-0"]
+    assert "--max-tokens 64 " in found["vote--1-0.6"] and "samples=4" in found["vote--1-0.6"]
+
+
+def test_what_is_stored_of_answers_and_episodes(tmp_path: Path):
+    e = Experiment(DESIGN, DESIGN.sizes["tiny"], tmp_path, "smollm2", None, "cpu", "local", 1, (), False)
+    episodes = list(taught(Teacher(1.0, ("one",)), 3))
+    experiment.answers(e, episodes)
+    said = json.loads(experiment.table(e).read_text())
+    assert said.keys() == {one.problem.text for one in episodes} and not any("\n" in one for one in said.values())
+    for one in episodes:
+        found = experiment.outcome("", replace(one, grade=MIXED.grade(one.problem, one.answer or "")))
+        assert found.forks >= len(questions(one.problem)) and found.rounds == len(rounds(one)) and found.reward is None
 
 
 @pytest.mark.thorough
