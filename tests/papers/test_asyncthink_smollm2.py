@@ -32,12 +32,13 @@ from orgthink.record.folder import RunFolder
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks import task_named
+from orgthink.training.recipes.any_model import ASYNCTHINK
 from orgthink.util.errors import UserError
 from orgthink.util.files import SUMS, require_intact
-from papers import outcomes, stages
+from papers import outcomes, stages, variants
 from papers.asyncthink_smollm2 import DESIGN, conditions
 from papers.asyncthink_smollm2_claims import CLAIMS, rise
-from papers.asyncthink_variants import Barrier, Constant
+from papers.asyncthink_variants import REJECTION_SAMPLING, Barrier, Constant
 from papers.claims import Rows, unit
 from papers.conditions import UNTRAINED, Condition, around, condition, frontier, gap, ratio, row_name, state
 from papers.experiment import Experiment, change, ended, pack, passed
@@ -127,7 +128,9 @@ def test_a_claim_needs_its_rows():
     assert states(found) == "holds not run not run not run"
     text = stages.summary(DESIGN, found)
     assert "| never, T = 0.6 | 0 of 3 | not run |" in text and "| outcome, T = 0 | 0 of 3 | not run |" in text
-    assert "| before, T = 0 | 1 of 1 | 80.0 [" in text and "the row sequential is needed (not run)" in text
+    assert "| before, T = 0 | 1 of 1 | 80.0 [74.8, 84.4] | 500 [466, 534] | 600 | 50 |" in text
+    single = {name: each[:1] for name, each in made_up().items()}
+    assert ": 0.600, no interval (" in CLAIMS.verdicts(single) and "the row sequential is needed (not run)" in text
 
 
 def test_numbers_and_intervals_are_those_by_hand():
@@ -166,7 +169,8 @@ def test_pieces_travel(tmp_path: Path):
             outcomes.write(f"{label}-{seed}-{temperature}", (one for one in each if one.training == seed), tmp_path)
     assert stages.pieces(DESIGN, tmp_path) == found
     frontier(CLAIMS.at(found, 0.6), tmp_path / "frontier.svg")
-    assert "sequential" in (tmp_path / "frontier.svg").read_text()
+    drawn = (tmp_path / "frontier.svg").read_text()
+    assert "sequential" in drawn and "sequential-x2" not in drawn, "budgets of a system are a curve"
 
 
 @pytest.mark.parametrize(
@@ -236,6 +240,27 @@ def test_permuted_rewards_are_the_same_rewards_of_other_episodes():
     assert found == plain(groups) and found.keys() == {name for group in groups.values() for name in group}
     assert sum(found[name] != reward - 10 * i - 3.5 for i in range(4) for name, reward in groups[f"p{i}"].items()) > 16
     assert all(abs(sum(found[name] for name in group)) < 1e-9 for group in groups.values())
+    later = {problem: {f"{name}, step 2": one for name, one in group.items()} for problem, group in groups.items()}
+    assert [*permuted(later).values()] != [*found.values()], "each step is dealt anew"
+
+
+def test_imitation_takes_the_right_rollouts_of_another_training_step_by_step(tmp_path: Path, monkeypatch):
+    settings, right, wrong = REJECTION_SAMPLING.settings, "<ANSWER> 20+3+5 </ANSWER>", "<ANSWER> 5 </ANSWER>"
+    played_once = [grade(played(AsyncThink(), Turn(text)), task_named("countdown-small")) for text in (right, wrong)]
+    folder = RunFolder.create(tmp_path / "run", "train", {})
+    with folder.journal() as journal:
+        for step in (1, 2):
+            for i, one in enumerate(played_once[: 3 - step] * 2):
+                journal.append(replace(one, step=step, id=f"{PROBLEM.id}|{i}|{step}"))
+    monkeypatch.setattr(variants, "policy_rows", lambda episode, *more: [episode.id])
+    stored = variants._Stored(settings, tmp_path / "run")
+    batches = [run_virtual(stored.collect(None, step, None, None)) for step in (0, 1)]
+    assert [batch.rows for batch in batches] == [
+        [f"{PROBLEM.id}|{i}|{step}" for i in ids] for step, ids in ((1, (0, 2)), (2, (0, 1)))
+    ]
+    with pytest.raises(UserError, match="has stored no step 3"):
+        run_virtual(stored.collect(None, 2, None, None))
+    assert settings.loss.old == "pois" and settings.reward == ASYNCTHINK.settings.reward
 
 
 def planned(capsys, monkeypatch, *given: str) -> tuple[list[dict[str, str]], int]:

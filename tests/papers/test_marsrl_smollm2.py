@@ -135,7 +135,7 @@ def test_the_record_says_what_was_judged_and_how_much_was_checked():
     )
     found = outcome("main, T = 0.6", episode)
     assert found.solved and found.judged == ((False, False, 1), (True, True, 5))
-    assert mends(found) == [1] and passed_units(found) == [5]
+    assert found.reward is None and mends(found) == [1] and passed_units(found) == [5]
     assert list(true_lines([episode])) == [True] * 6
     a, b, c = ("".join(map(str, row)) for row in RIGHT[:3])
     report = f"A {a[::-1]} ok\nB {b} bad\nC {c} ok\nD 12 ok\nB4 {b} ok\nE {b} ok, too\n</think>\nBad: B\nCorrect: yes"
@@ -307,6 +307,7 @@ def step(i: int, flat: int = 4, longer: float = 1.0, right: float = 0.0, noise: 
 )
 def test_the_gate_reads_metrics(changed: dict, met: bool):
     assert passed(experiment.gate(None, [step(i, **changed) for i in range(12)])) is met
+    assert not passed(experiment.gate(None, [step(0), step(0)])), "no verifier could read a solution"
 
 
 def test_other_trainings_sample_as_many_tokens(tmp_path: Path, monkeypatch):
@@ -315,7 +316,10 @@ def test_other_trainings_sample_as_many_tokens(tmp_path: Path, monkeypatch):
         experiment.settings(e, "solver-only")
     file = tmp_path / "runs" / "gate" / "metrics.jsonl"
     file.parent.mkdir(parents=True)
-    file.write_text("".join(json.dumps(step(i)) + "\n" for i in range(4)))
+    unread = step(3)
+    unread["tokens"]["solver"] = None
+    lines = [step(0) | {"sampled_tokens": 96_000}, step(1), step(2), unread]  # the later half counts
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     monkeypatch.setattr(experiment, "ended", lambda *given: [played(Sampled(**LOOP), (SOLVER, "t " * 300))])
     assert experiment.settings(e, "solver-only")[-1] == "rollout.problems=8"  # 9,600 tokens of 8 times 150
     assert experiment.settings(e, "shared")[-1] == "rollout.problems=4"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from itertools import islice
 
 import pytest
 
 from orgthink.tasks import task_named
-from orgthink.tasks.sudoku_six import PEERS, SUDOKU_SIX, UNITS, SudokuSix, faults, keeps, render, seen
+from orgthink.tasks.sudoku_six import PEERS, SIDE, SUDOKU_SIX, UNITS, SudokuSix, faults, full_grid, keeps, render, seen
 from orgthink.tasks.task import in_split
 
 SOLUTION = [
@@ -62,6 +63,12 @@ def test_each_empty_cell_follows_from_the_clues_alone(task: SudokuSix):
         assert SUDOKU_SIX.grade(problem, render(only)).all_correct
 
 
+def test_grids_are_shuffled_in_all_ways():
+    grids = [full_grid(random.Random(seed)) for seed in range(60)]
+    assert not any(map(faults, grids)) and len({tuple(map(tuple, grid)) for grid in grids}) == 60
+    assert len({frozenset(grid[0][:3]) for grid in grids}) > SIDE, "digits change places, too, and not only lines"
+
+
 def test_the_same_puzzles_are_held_out_whatever_their_number_of_empty_cells():
     for task in (SUDOKU_SIX, SudokuSix((6, 6))):
         assert all(in_split(problem.id, "test") for problem in islice(task.problems("test", 0), 20))
@@ -97,3 +104,4 @@ def test_faults_and_votes():
     spellings = [render(SOLUTION), "\n".join(" ".join(map(str, row)) for row in SOLUTION)]
     assert len({SUDOKU_SIX.solutions(PROBLEM, text)[0].identity for text in spellings}) == 1
     assert SUDOKU_SIX.fits(PROBLEM.data) and not SUDOKU_SIX.fits({"clues": [[1, 2], [2, 1]]})
+    assert not any(SUDOKU_SIX.fits({"clues": [[one, *CLUES[0][1:]], *CLUES[1:]]}) for one in (True, 7, -1, "1"))
