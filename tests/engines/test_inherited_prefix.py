@@ -10,6 +10,7 @@ import torch
 from models import tiny_model
 
 from orgthink.engines.engine import Context
+from orgthink.engines.local.cache import PrefixCache
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.grammar.actions import Event, Fork, Scanner
 from orgthink.record.episode import Message, Origin, Problem, Sampling
@@ -79,3 +80,14 @@ async def test_only_what_is_injected_is_computed(tmp_path: Path, threaded: bool)
     await fresh.aclose()
     assert ids == list(own.token_ids or ())[: len(ids)], "it draws what it would without the cache"
     assert logprobs == pytest.approx(own.logprobs[: len(ids)], abs=1e-3)
+
+
+def test_a_sequence_that_grows_is_no_longer_than_it_is() -> None:
+    """Its table grows with it, and what is not there yet equals no token."""
+    cache = PrefixCache(0, 1)
+    ids = [0] * 255
+    key = cache.add(ids)
+    for _ in range(3):
+        cache.extend(key, len(ids), 0)
+        ids.append(0)
+        assert cache.find([*ids, 0, 0]) == (len(ids), key)

@@ -230,7 +230,7 @@ def test_an_heir_is_told_how_to_return_and_whether_it_may_delegate(protocol: str
     organization = AsyncThink(worker_context="inherit", protocol=protocol)  # type: ignore[arg-type]
     _, engine = played(organization, rule, depth=depth)
     (note,) = (text.partition("this subtask: one")[2] for text in engine.contexts if "this subtask: one" in text)
-    assert ("<RETURN>" in note) == (protocol == "tags"), "by calls its last reply is handed back"
+    assert ("RETURN" in note) == (protocol == "tags"), "by calls its last reply is handed back"
     assert ("Do not delegate it." in note, "You may delegate" in note) == (depth == 1, depth == 2)
 
 

@@ -285,6 +285,20 @@ def test_a_stopped_run_goes_on_to_the_bit(tiny_policy, tmp_path, monkeypatch, ti
     assert main(again) == 0, "a training goes on with the adapter"
 
 
+def test_a_step_that_fails_before_it_moves_loses_none_before_it(tiny_policy, tmp_path, monkeypatch):
+    fitness = MemberAttempts.fitness
+
+    async def failing(self: MemberAttempts, sampler: Any, step: int, *given: Any) -> Any:
+        if step == 1:
+            raise UserError("the sampler is gone")
+        return await fitness(self, sampler, step, *given)
+
+    monkeypatch.setattr(MemberAttempts, "fitness", failing)
+    with pytest.raises(UserError, match="the sampler is gone"):
+        evolved(TINY, tmp_path / "run", replace(SETTINGS, save_every=9))
+    assert checkpoint.state(checkpoint.saved(tmp_path / "run")[-1])["step"] == 1
+
+
 @pytest.mark.parametrize("organization", ["asyncthink", "verifier-corrector", "paramanager"])
 def test_any_organization(tiny_policy, tmp_path, organization):
     own = {"pool": {"a": "x"}, "tools": []} if organization == "paramanager" else {}
