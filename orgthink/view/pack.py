@@ -149,7 +149,21 @@ def _agent(
         "bars": [[b.span, *b.own, *_ranges(b.steps, b.seconds)] for b in bars],
         "waits": [[number[w.child], *_ranges(w.steps, w.seconds)] for w in waits],
         "injected": [[index, *at] for index, at in _injected(trace, life, bars)],
+        "inherited": _inherited(trace, picture.lives),
     }
+
+
+def _inherited(trace: Trace, lives: Mapping[str, Life]) -> list[float] | None:
+    """Of the context with which an agent begins because it inherits another's: number of spans, their tokens, and the
+    time from the start of the first agent that wrote in it; `None` for a context of its own. Only what another agent
+    decoded is injected with a sampling."""
+    places = [i for i, span in enumerate(trace.spans) if span.origin is Origin.INJECTED and span.decoded]
+    if not places:
+        return None
+    life, spans = lives[trace.agent], trace.spans[: places[-1] + 1]
+    first = lives.get(trace.spans[places[0]].source or "", life)
+    times = _ranges((first.steps[0], life.steps[0]), (first.seconds[0], life.seconds[0]))
+    return [len(spans), sum(span.tokens for span in spans), *times]
 
 
 def _sources(trace: Trace) -> Iterator[list[str]]:

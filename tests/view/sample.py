@@ -162,6 +162,18 @@ def hostile(number: int = 104) -> Episode:
     return run(AsyncThink(), turns, number=number, graded=False)
 
 
+def inheriting(number: int = 105) -> Episode:
+    """A worker that inherits the organizer's context, keeps its own, and is told something; both start in mid-text."""
+    turns = [
+        Turn(f"Both halves.{scan(18)}<FORK-1>left part</FORK-1>{scan(12, 1)}<JOIN-1>", seconds=0.02),
+        Turn(f"{scan(24, 2)}<RETURN>{SOLUTIONS[0]}</RETURN>", "left part", 0.02),
+        Turn(f"{scan(6, 3)}<TELL-1>right part</TELL-1>{scan(12, 4)}<JOIN-1>", "</JOIN-1>", 0.02),
+        Turn(f"{scan(30, 5)}<RETURN>{SOLUTIONS[1]}</RETURN>", "right part", 0.02),
+        Turn(answer(SOLUTIONS[:2]), "</JOIN-1>", 0.02),
+    ]
+    return run(AsyncThink(worker_context="inherit", workers="persistent"), turns, number=number)
+
+
 def episodes(rounds: int = 8) -> list[Episode]:
     """`rounds` of the three organizations, then the special cases."""
     rng = random.Random(7)

@@ -272,6 +272,37 @@ def test_hover_tells_sampled_from_injected(page):
     assert tip == "organizer waits for worker 1"
 
 
+def test_what_a_worker_inherits_is_told_from_what_is_computed_for_it(driver, tmp_path):
+    """As a pale bar before its own, in the table, and in its text."""
+    shared, plain = sample.inheriting(), sample.asyncthink(77)
+    path = tmp_path / "view.html"
+    path.write_text(render([shared, plain]), encoding="utf-8")
+    page = Page(driver, path)
+    page.open()
+    page.show(shared)
+    worker = shared.traces[1]
+    bars = page.all("#lanes .reused")
+    assert len(bars) == 2 and "inherited context, reused" in page.texts(".legend li")
+    reused, told = sum(span.tokens for span in worker.spans[:2]), worker.spans[2].tokens
+    assert page.hover(bars[0]) == f"worker 1 inherits this: {reused} tokens reused, {told} computed"
+    ranges = "return [...document.querySelectorAll(arguments[0])].map(b => [b.x, b.width].map(n => n.baseVal.value))"
+    pale, own = page.js(ranges, "#lanes .reused"), page.js(ranges, "#lanes .bar:is([data-agent='1'], [data-agent='2'])")
+    assert pale[0][0] == pale[1][0] == page.js(ranges, "#lanes .bar")[0][0], "it begins with the organizer"
+    assert [x + width for x, width in pale] == pytest.approx([x for x, _ in own], abs=0.5), "and ends at its own"
+    assert page.texts('.agents tr[data-agent="1"] td')[5] == f"{reused}{told} computed"
+    assert page.texts('.agents tr[data-agent="0"] td')[5] == "–"
+    page.all(".lane-name")[1].click()
+    shown = page.js(
+        "return [...document.querySelectorAll('.chosen [data-span]')].map(n => n.classList.contains('reused'))"
+    )
+    assert shown == [True, True, False, False]
+    assert page.texts(".chosen .legend li")[-1] == f"reused {reused}"
+    page.picture("inherited")
+    page.show(plain)
+    assert not page.all("#lanes .reused") and "inherited context, reused" not in page.texts(".legend li")
+    assert page.driver.get_log("browser") == []
+
+
 def test_context_of_every_agent_is_what_the_model_saw(page):
     page.show(NESTED)
     for i, trace in enumerate(NESTED.traces):
@@ -282,7 +313,7 @@ def test_context_of_every_agent_is_what_the_model_saw(page):
         cells = page.texts(f'.agents tr[data-agent="{i}"] td')
         assert cells[:2] == [str(trace.stop), str(trace.status)]
         assert int(cells[3]) == trace.steps
-        assert float(cells[6]) == pytest.approx(trace.end - trace.start, abs=0.006)
+        assert float(cells[7]) == pytest.approx(trace.end - trace.start, abs=0.006)
     page.all(".lane-name")[0].click()
     tags = ["<FORK-1>", "</FORK-1>", "<JOIN-1>", "</JOIN-1>"]
     assert page.texts(".chosen .sampled .tag, .chosen .injected .tag")[:4] == tags

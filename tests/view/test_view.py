@@ -177,6 +177,36 @@ def test_what_is_injected_names_whose_words_it_holds():
     assert all(span[3] == [] for span in drawn["agents"][0]["spans"])
 
 
+def test_what_an_agent_inherits_is_told_from_what_is_computed_for_it():
+    """The engine's cache holds all that its parent had read and sampled up to the Fork; the next turn is new."""
+    shared = sample.inheriting()
+    (drawn,) = page_data(render([shared]))["episodes"]
+    organizer, worker, again = drawn["agents"]
+    assert organizer["inherited"] is None
+    root, first, _ = shared.traces
+    prompt, (fork, tell) = root.spans[0].tokens, root.forks
+    spans, reused, *times = worker["inherited"]
+    assert (spans, reused) == (2, prompt + fork.at) and times[:2] == [0, fork.at]
+    assert times[2:] == [0, pytest.approx(first.start, abs=1e-4)]
+    assert (
+        sum(span.tokens for span in first.spans if span.origin is not Origin.SAMPLED) - reused == first.spans[2].tokens
+    )
+    spans, reused, *times = again["inherited"]
+    assert (spans, reused) == (4, sum(span.tokens for span in first.spans)) and reused > prompt + fork.at + first.steps
+    assert times[0] == 0 and times[1] == again["life"][0] >= tell.at
+    alone = page_data(render([sample.asyncthink()]))["episodes"][0]
+    assert {agent["inherited"] for agent in alone["agents"]} == {None}
+
+
+def test_what_strangers_inherited_can_be_drawn():
+    """A source that is no agent of the episode: the bar is empty and the counts stay."""
+    shared = sample.inheriting()
+    spans = tuple(replace(span, source="a stranger") for span in shared.traces[1].spans)
+    strange = replace(shared, traces=(shared.root, replace(shared.traces[1], spans=spans), *shared.traces[2:]))
+    worker = page_data(render([strange]))["episodes"][0]["agents"][1]
+    assert worker["inherited"][2] == worker["inherited"][3] == worker["life"][0] and worker["inherited"][1] > 0
+
+
 def test_no_episodes():
     assert page_data(render([]))["episodes"] == []
 

@@ -9,10 +9,13 @@ const AGENT_COLUMNS = [
   ["prompt", "Tokens of its prompt."],
   ["sampled", "Tokens that it decoded: its steps."],
   ["injected", "Tokens that others wrote into its context."],
+  ["reused", "Tokens of its prompt and of what was injected that it inherits: a prefix cache holds them. Others are computed."],
   ["begin, s", "Seconds from the start of the episode to its own."],
   ["seconds", "From its start to its end, waiting included."],
   ["model", "Model that decoded it; code has none."],
 ];
+
+const PATTERNS = { wait: "hatch", reused: "reuse" };
 
 function drawEpisode() {
   const e = current.episode;
@@ -115,7 +118,7 @@ function timelineSection() {
         { class: "key", viewBox: "0 0 18 12", "aria-hidden": "true" },
         kind === "injected"
           ? s("g", { class: "injected" }, s("rect", { x: 7.5, y: 0, width: 3, height: 12, rx: 1.5 }))
-          : bar(kind, 0, 18, 6, kind === "wait" ? 8 : 10, kind === "wait" ? { fill: "url(#hatch)" } : {}),
+          : bar(kind, 0, 18, 6, kind === "wait" ? 8 : 10, PATTERNS[kind] && { fill: `url(#${PATTERNS[kind]})` }),
       ),
       text,
     );
@@ -133,6 +136,7 @@ function timelineSection() {
         key("critical", "critical path"),
         key("wait", "waiting at a join"),
         key("injected", "injected"),
+        e.agents.some((agent) => agent.inherited) ? key("reused", "inherited context, reused") : null,
       ),
       h("div", { class: "switch", role: "radiogroup", "aria-label": "Axis" }, radio("steps"), radio("seconds")),
     ),
@@ -166,7 +170,7 @@ function agentTable(e) {
           "tr",
           {},
           AGENT_COLUMNS.map(([name, meaning], i) =>
-            h("th", { scope: "col", class: i > 2 && i < 8 ? "number" : null, title: meaning }, name),
+            h("th", { scope: "col", class: i > 2 && i < 9 ? "number" : null, title: meaning }, name),
           ),
         ),
       ),
@@ -186,6 +190,7 @@ function agentTable(e) {
               agent.error && h("small", {}, agent.error),
             ),
             ["p", "s", "i"].map((origin) => number(count(agent, origin))),
+            number(agent.inherited ? [reuse(agent).reused, h("small", {}, `${reuse(agent).computed} computed`)] : "–"),
             number(agent.life[2].toFixed(2)),
             number((agent.life[3] - agent.life[2]).toFixed(2)),
             h("td", {}, agent.model || "code"),

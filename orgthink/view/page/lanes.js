@@ -43,21 +43,28 @@ function drawLanes(e, axis, width) {
   return s(
     "svg",
     { class: "lanes", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": label },
-    s(
-      "defs",
-      {},
-      s(
-        "pattern",
-        { id: "hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-        s("line", { x1: 0, x2: 0, y1: 0, y2: 5, class: "hatch" }),
-      ),
-    ),
+    s("defs", {}, pattern("hatch", 45), pattern("reuse", -45)),
     e.agents.map((agent, i) => laneHead(e, agent, i, width, y(i), to)),
     laneAxis(to, axis, height),
     parts.below,
     parts.bars,
     parts.above,
   );
+}
+
+/** A pattern of slanted lines; its name is also their class. */
+const pattern = (id, angle) =>
+  s(
+    "pattern",
+    { id, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: `rotate(${angle})` },
+    s("line", { x1: 0, x2: 0, y1: 0, y2: 5, class: id }),
+  );
+
+/** Tokens of its context that an agent inherited, and those that were computed for it. */
+function reuse(agent) {
+  const read = agent.spans.reduce((sum, [origin, , tokens]) => sum + (origin === "s" ? 0 : tokens), 0);
+  const [, reused] = agent.inherited;
+  return { reused: short(reused), computed: short(read - reused) };
 }
 
 function laneHead(e, agent, i, width, y, to) {
@@ -123,6 +130,19 @@ function bar(kind, x1, x2, y, height, attributes) {
 }
 
 function drawAgent(e, agent, i, to, y, parts) {
+  if (agent.inherited) {
+    const [, , ...range] = agent.inherited;
+    const { reused, computed } = reuse(agent);
+    const text = `${agentName(e, agent)} inherits this: ${reused} tokens reused, ${computed} computed`;
+    parts.below.push(
+      bar("reused", ...to.range(range), y, LANE.bar, {
+        fill: "url(#reuse)",
+        onclick: () => selectAgent(i),
+        onmousemove: (event) => showTip(event, h("p", {}, text)),
+        onmouseleave: hideTip,
+      }),
+    );
+  }
   for (const [child, ...range] of agent.waits) {
     const [x1, x2] = to.range(range);
     if (x2 - x1 < 0.5) continue;

@@ -157,24 +157,26 @@ function fill(e, column) {
     ),
   );
   const faults = e.faults.filter((fault) => fault.agent === i);
+  const inherited = agent.inherited ? agent.inherited[0] : 0;
+  if (inherited) counts.push(h("li", {}, h("span", { class: "chip reused" }, "reused"), ` ${reuse(agent).reused}`));
   column.append(
     h("ul", { class: "legend", title: "tokens" }, counts),
     h(
       "div",
       { class: "context", tabindex: 0 },
-      agent.spans.map((span, k) => contextSpan(e, span, k, faults)),
+      agent.spans.map((span, k) => contextSpan(e, span, k, faults, k < inherited)),
     ),
   );
   const prompt = column.querySelector(".context > .prompt");
   if (prompt) prompt.scrollTop = prompt.scrollHeight; // its end: what this agent was asked
 }
 
-function contextSpan(e, [origin, text, , sources], index, faults) {
+function contextSpan(e, [origin, text, , sources], index, faults, reused) {
   const marks = faults
     .filter((f) => f.span === index)
     .map((f) => [f.character, h("mark", { class: "fault", title: faultText(e, f) }, f.kind)])
     .sort((a, b) => a[0] - b[0]);
-  const name = ORIGINS[origin];
+  const name = reused ? `${ORIGINS[origin]} reused` : ORIGINS[origin];
   return h(
     "span",
     { class: origin === "i" ? `${name} ${sources.length === 1 ? toneOf(sources[0]) : "several"}` : name, "data-span": index },
