@@ -26,6 +26,8 @@ class Fork:
     """Identifier of the sub-query."""
     query: str
     """The sub-query as written, spaces included."""
+    model: str = ""
+    """The member of a pool that it names; empty if it names none."""
 
 
 @dataclass(frozen=True, slots=True)

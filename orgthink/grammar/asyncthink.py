@@ -3,13 +3,15 @@
     … <FORK-1> sub-query </FORK-1> … <JOIN-1> returned text </JOIN-1> … <ANSWER> answer </ANSWER>
     … <RETURN> takeaways </RETURN>
 
+Where there is a pool, a Fork may name a member of it: `<FORK-1 model=small>`.
+
 The organizer samples everything but ` returned text </JOIN-1>`, which is injected and never parsed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,6 +44,9 @@ _DIGITS = 9
 _PLAIN = re.compile(r"<[^<>{}]+>")
 _KEYED = re.compile(r"<[^<>{}]*\{\}[^<>{}]*>")
 _NUMBER = re.compile(r"(-*([0-9]|\{\}))+")
+_MODEL = r"(?:\s{1,2}model\s?=\s?[\"']?(?P<model>[^<>\"'\s][^<>\"']{0,63}?)[\"']?\s?)?>"
+_MODEL_LENGTH = 77
+"""Most characters of the name of a model in a tag, and of what stands around it."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +99,10 @@ class Dialect:
         tags = (*self.fork, *self.tell, self.join, *self.joined, *self.answer, *self.returns)
         return max(len(tag.replace("{}", "9" * _DIGITS)) for tag in tags)
 
-    def compile(self, names: Iterable[str]) -> re.Pattern[str]:
-        """One pattern for the named tags; `lastgroup` tells which matched."""
-        return re.compile("|".join(f"(?P<{name}>{self.patterns[name]})" for name in names))
+    def compile(self, names: Iterable[str], *, models: bool = False) -> re.Pattern[str]:
+        """One pattern for the named tags; `lastgroup` tells which matched. With `models` a Fork may name one."""
+        patterns = self.patterns | ({"fork": self.patterns["fork"][:-1] + _MODEL} if models else {})
+        return re.compile("|".join(f"(?P<{name}>{patterns[name]})" for name in names))
 
     def key(self, tag: re.Match[str]) -> str:
         """The key of a tag that was found: digits without leading zeros; empty for a tag without a key."""
@@ -108,8 +114,9 @@ class Dialect:
         match action:
             case Think(text) | Malformed(text):
                 return text
-            case Fork(key, query):
-                return f"{self.fork[0].format(key)}{query}{self.fork[1].format(key)}"
+            case Fork(key, query, model):
+                named = f" model={model}>" if model else ">"
+                return f"{self.fork[0].format(key)[:-1]}{named}{query}{self.fork[1].format(key)}"
             case Tell(key, query):
                 return f"{self.tell[0].format(key)}{query}{self.tell[1].format(key)}"
             case Join(key):
@@ -132,7 +139,8 @@ class Dialect:
 
     def around_pushed(self, key: str, text: str) -> tuple[str, str]:
         """The same for a result that no Join in the text asks for: its tag is injected too, spelled as the Fork's."""
-        bare = self.fork[0].replace("-{}", "{}").format(key) in text
+        fork = self.fork[0].replace("-{}", "{}").format(key)[:-1]
+        bare = any(fork + end in text for end in "> ")
         join = (self.join.replace("-{}", "{}") if bare else self.join).format(key)
         before, after = self.around(key, join)
         return f" {join}{before}", after
@@ -168,11 +176,13 @@ class AsyncThinkScanner(Scanner):
     the tags of answers and returns are text.
     """
 
-    def __init__(self, *names: str, dialect: Dialect = DIALECT) -> None:
-        """`names` are the elements of this role: fork, tell, join, answer, return."""
+    def __init__(self, *names: str, dialect: Dialect = DIALECT, models: bool = False) -> None:
+        """`names` are the elements of this role: fork, tell, join, answer, return. With `models` a Fork may name one
+        of a pool."""
         ends = {"join": "join_end", **_CLOSES}
         self._dialect = dialect
-        self._tags = dialect.compile([*names, *(ends[name] for name in names)])
+        self._tags = dialect.compile([*names, *(ends[name] for name in names)], models=models)
+        self._longest = dialect.longest + (_MODEL_LENGTH if models else 0)
         self._text: list[str] = []
         """Text that was read but is not part of an event yet: think text, or an open element's tag and body."""
         self._tail = ""
@@ -206,7 +216,7 @@ class AsyncThinkScanner(Scanner):
                 self._tag(tag, events)
         rest = self._tail[position:]
         start = rest.rfind("<")
-        begun = start >= 0 and ">" not in rest[start:] and len(rest) - start < self._dialect.longest
+        begun = start >= 0 and ">" not in rest[start:] and len(rest) - start < self._longest
         cut = start if begun else len(rest)
         self._take(rest[:cut])
         self._tail = rest[cut:]
@@ -260,7 +270,7 @@ class AsyncThinkScanner(Scanner):
     def _element(self, opened: re.Match[str], body: str) -> Action:
         match opened.lastgroup:
             case "fork":
-                return Fork(self._key(opened), body)
+                return Fork(self._key(opened), body, (opened.groupdict().get("model") or "").rstrip())
             case "tell":
                 return Tell(self._key(opened), body)
             case "answer":
@@ -269,15 +279,17 @@ class AsyncThinkScanner(Scanner):
                 return Return(body)
 
 
-def organizer_scanner(dialect: Dialect = DIALECT, *, tells: bool = False) -> AsyncThinkScanner:
-    """An organizer's scanner; `tells` where its workers are persistent."""
-    return AsyncThinkScanner("fork", *(("tell",) if tells else ()), "join", "answer", dialect=dialect)
+def organizer_scanner(dialect: Dialect = DIALECT, *, tells: bool = False, models: bool = False) -> AsyncThinkScanner:
+    """An organizer's scanner; `tells` where its workers are persistent, `models` where there is a pool of them."""
+    return AsyncThinkScanner("fork", *(("tell",) if tells else ()), "join", "answer", dialect=dialect, models=models)
 
 
-def worker_scanner(dialect: Dialect = DIALECT, *, forks: bool = False, tells: bool = False) -> AsyncThinkScanner:
-    """A worker's scanner; `forks` for a worker that may fork other workers, `tells` if those are persistent."""
+def worker_scanner(
+    dialect: Dialect = DIALECT, *, forks: bool = False, tells: bool = False, models: bool = False
+) -> AsyncThinkScanner:
+    """A worker's scanner; `forks` for a worker that may fork other workers. For the others see `organizer_scanner`."""
     own = ("fork", *(("tell",) if tells else ()), "join") if forks else ()
-    return AsyncThinkScanner(*own, "return", dialect=dialect)
+    return AsyncThinkScanner(*own, "return", dialect=dialect, models=models)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,10 +359,12 @@ class Keys:
     A key is in use from its Fork or Tell until its Join, or until it is cancelled. An invalid action changes nothing.
     """
 
-    def __init__(self, capacity: int, *, queue: bool = False, persistent: bool = False) -> None:
+    def __init__(
+        self, capacity: int, *, queue: bool = False, persistent: bool = False, models: Container[str] = ()
+    ) -> None:
         """`capacity` includes the organizer. With `queue` a Fork beyond the capacity waits and is no error. A joined
-        worker that is `persistent` takes no place until it is told something."""
-        self._workers, self._queue, self._persistent = capacity - 1, queue, persistent
+        worker that is `persistent` takes no place until it is told something. A Fork may name one of the `models`."""
+        self._workers, self._queue, self._persistent, self._models = capacity - 1, queue, persistent, models
         self.taken: set[str] = set()
         self.known: set[str] = set()
         """Keys of persistent workers that were joined."""
@@ -363,6 +377,8 @@ class Keys:
                     return FormatError.UNKNOWN_TELL
                 if key in self.taken:
                     return FormatError.DUPLICATE_FORK
+                if isinstance(action, Fork) and action.model and action.model not in self._models:
+                    return FormatError.UNKNOWN_MODEL
                 if len(self.taken) >= self._workers and not self._queue:
                     return FormatError.POOL_OVERFLOW
                 self.taken.add(key)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from orgthink.grammar.actions import Command, Join, Malformed, Scanner, Tell
 from orgthink.grammar.asyncthink import Dialect
-from orgthink.grammar.fork_calls import NAMES, read_command
+from orgthink.grammar.fork_calls import CallNames, ForkCalls
 from orgthink.grammar.solution import after_thinking
 from orgthink.grammar.toolcall import (
     BadCall,
@@ -67,7 +67,7 @@ class TagForm:
         """Nothing to tell: the text of the agent holds the command."""
 
     async def refuse(self, command: Command, why: str) -> None:
-        notice = _not_done(why.replace("_", " ").lower())
+        notice = _not_done(why.replace("_", " ").lower() if isinstance(why, FormatError) else why)
         if isinstance(command, Join):
             self.agent.inject(notice, around=self.dialect.around(command.key, self.agent.last_sampled))
         else:
@@ -95,11 +95,11 @@ def _not_done(why: str) -> str:
 
 
 _NOTICES: dict[str, str] = {
-    FormatError.POOL_OVERFLOW: "too many workers at once: join or cancel one first",
-    FormatError.UNKNOWN_TELL: "no worker with this id has been joined: join it first, or fork another one",
+    FormatError.POOL_OVERFLOW: "too many workers at once: {join} or {cancel} one first",
+    FormatError.UNKNOWN_TELL: "no worker with this id has been joined: {join} it first, or {fork} another one",
     FormatError.UNKNOWN_JOIN: "no worker has this id, or it was joined or cancelled before",
 }
-"""Descriptions of format errors for models."""
+"""Descriptions of format errors for models, with the names of calls."""
 
 
 @dataclass(slots=True)
@@ -116,8 +116,8 @@ class CallForm:
     """Whether it may have workers."""
     workers: Collection[str]
     """Ids of the workers that it has forked: numbers from 1 on."""
-    persistent: bool = False
-    """Whether it may tell them something later."""
+    offered: ForkCalls = field(default_factory=ForkCalls)
+    """Its calls for them."""
     rounds: Rounds | None = None
     """Makes its tool calls. Without tools and workers, everything it writes is text."""
     _text: str = ""
@@ -160,11 +160,11 @@ class CallForm:
     def _command(self, call: ToolCall | BadCall) -> Command | None:
         """The command of a call, `None` for a tool call. Its response is an error until the command is done."""
         place, problem, command = len(self._responses), "", None
-        if self.rounds is not None and not (self.forks and call.name in NAMES):
+        if self.rounds is not None and not (self.forks and call.name in self.offered.names.calls):
             self._tools[place] = call
         else:
             try:
-                command = read_command(call, str(len(self.workers) + 1), persistent=self.persistent)
+                command = self.offered.command(call, str(len(self.workers) + 1))
             except ValueError as error:
                 problem = str(error)
                 command = Malformed(call.text if isinstance(call, BadCall) else render_call(call))
@@ -194,7 +194,8 @@ class CallForm:
 
     async def refuse(self, command: Command, why: str) -> None:
         if not isinstance(command, Malformed):
-            self._respond(CallStatus.PARSE_ERR, f"not done: {_NOTICES.get(why, why)}")
+            notice = _NOTICES[why].format(**vars(self.offered.names)) if why in _NOTICES else why
+            self._respond(CallStatus.PARSE_ERR, f"not done: {notice}")
 
     def _respond(self, status: CallStatus, value: str) -> None:
         self._responses[-1] = Response(self._responses[-1].name, status, value)
@@ -254,22 +255,28 @@ class WorkerTools:
     def __post_init__(self) -> None:
         require_at_least(1, self, "calls", "response_tokens")
         require_above_zero(self, "call_seconds")
+
+    def require_other(self, names: CallNames) -> None:
+        """ValueError for a tool that has the name of a call of an organizer."""
         for name in (other_tool(tool).name for tool in self.tools if tool not in TOOLS):
-            if name in NAMES:
+            if name in names.calls:
                 raise ValueError(f"a tool calls itself {name!r}, as the call of an organizer does: rename it")
 
     def __bool__(self) -> bool:
         return bool(self.tools or self.servers)
 
-    async def opened(self) -> dict[str, Tool]:
-        """The tools by name. Programs, search and servers are opened once in a process."""
+    async def opened(self, names: CallNames) -> dict[str, Tool]:
+        """The tools by name, which differ from those of calls. Programs, search and servers are opened once in a
+        process."""
         if not self:
             return {}
         found = toolbox(self.tools, (), *resources(self.suite, self.tools), brief=False)
-        return found | await served(self.servers, taken=(*found, *NAMES))
+        return found | await served(self.servers, taken=(*found, *names.calls))
 
-    def rounds(self, agent: Agent, session: Session, tools: Mapping[str, Tool], style: str, forks: bool) -> Rounds:
-        """The tool calls of a worker, which may also fork."""
+    def rounds(
+        self, agent: Agent, session: Session, tools: Mapping[str, Tool], style: str, others: tuple[str, ...]
+    ) -> Rounds:
+        """The tool calls of a worker, which may also have `others`."""
         show = lambda name, one, share=1.0: prompt(style, name, one, packages=self.suite.packages)  # noqa: E731
         return Rounds(
             agent,
@@ -279,5 +286,5 @@ class WorkerTools:
             self.call_seconds,
             lambda text: agent.cut(text, self.response_tokens),
             Faults(),
-            others=NAMES if forks else (),
+            others=others,
         )

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from orgthink.grammar.actions import Answer, Cancel, Deliver, Fork, Join, Malformed, Poll, Return, Tell
+from orgthink.grammar.actions import Answer, Cancel, Command, Deliver, Fork, Join, Malformed, Poll, Return, Tell
 from orgthink.grammar.asyncthink import DIALECT, Dialect, Keys, organizer_scanner, worker_scanner
-from orgthink.grammar.fork_calls import fork_tools
+from orgthink.grammar.fork_calls import CALL_NAMES, ForkCalls
 from orgthink.organizations import AnyOrganization, identical_below
 from orgthink.organizations.agent_forms import CallForm, Form, TagForm, WorkerTools
+from orgthink.organizations.pool import Pool
 from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.request import unmarked_answer
 from orgthink.organizations.team import Team
-from orgthink.record.episode import Message, Problem, StopReason
+from orgthink.record.episode import FormatError, Message, Problem, StopReason
 from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.organization import Organization, fork_organization
@@ -57,21 +58,34 @@ class AsyncThink(Organization):
     protocol: Literal["tags", "tools", "auto"] = "tags"
     """How agents organize: by tags in their text, or by calls of the tools fork, join, cancel and status. `auto`: by
     calls where the engine offers tools natively."""
+    call_names: Literal["fork", "spawn_agent"] = "fork"
+    """Names of those calls; `spawn_agent`: the names of coding agents, which current models know."""
     worker_tools: WorkerTools = field(default_factory=WorkerTools, metadata={"runs commands": True})
     """Tools of workers. Workers with tools use calls, whatever the protocol is."""
     worker: AnyOrganization | None = field(default=None, metadata={"runs commands": True})
     """Organization that works in the place of each worker, with settings of its own; `None`: a worker is an agent."""
+    pool: Mapping[str, str] = field(default_factory=dict)
+    """Models that a Fork may name, the default first: the name of an engine, and its description for the organizer."""
+    organizations: Mapping[str, AnyOrganization] = field(default_factory=dict, metadata={"runs commands": True})
+    """Organizations that a Fork may name as well."""
+    prices: Mapping[str, float] = field(default_factory=dict)
+    """Cost units of each Fork to a member of the pool, 1 by default; for an organization 0 besides what its agents
+    cost."""
     name: str = "asyncthink"
 
     def __post_init__(self) -> None:
+        self.worker_tools.require_other(self._offered.names)
+        if self.worker is not None and self._pool:
+            raise ValueError("worker is the only worker, and a Fork names members of a pool: leave one of them out")
         if self.worker is not None and self.worker_tools:
             raise ValueError(f"a worker is the organization {self.worker.name}: it has tools by its own settings only")
-        if self._inherits and (self.worker is not None or self.worker_tools):
+        if self._inherits and (self._below or self.worker_tools):
             raise ValueError(
-                "worker_context=inherit is for workers that are agents without tools: leave out worker and worker_tools"
+                "worker_context=inherit is for workers that are agents without tools: leave out worker, organizations "
+                "and worker_tools"
             )
-        if self._persistent and self.worker is not None:
-            raise ValueError("workers=persistent is for workers that are agents: leave out worker")
+        if self._persistent and self._below:
+            raise ValueError("workers=persistent is for workers that are agents: leave out worker and organizations")
         by_calls = () if self.protocol == "tags" else ("organizer_tools",)
         calling = ("worker_tools", "forking", "using", "calling") if by_calls or self.worker_tools else ()
         beyond = (template for name in self._extensions for template in (name, *_WORKER_TURNS.get(name, ())))
@@ -90,20 +104,35 @@ class AsyncThink(Organization):
     def _extensions(self) -> tuple[str, ...]:
         """Settings beyond the paper that are on: templates that describe them to agents that fork."""
         on = {"inherit": self._inherits, "push": self.delivery == "push", "persistent": self._persistent}
-        return tuple(name for name, is_on in on.items() if is_on)
+        return tuple(name for name, is_on in (on | {"pool": bool(self._pool)}).items() if is_on)
+
+    @property
+    def _pool(self) -> Pool:
+        return Pool(self.pool, self.organizations, self.prices)
+
+    @property
+    def _offered(self) -> ForkCalls:
+        return ForkCalls(CALL_NAMES[self.call_names], self._persistent, self._pool.names)
+
+    @property
+    def _below(self) -> tuple[Organization, ...]:
+        """Organizations that work in the place of workers."""
+        return (*(() if self.worker is None else (self.worker,)), *self.organizations.values())
 
     @property
     def roles(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(("organizer", *(("worker",) if self.worker is None else self.worker.roles))))
+        """A member of the pool is a role. Without a pool the workers have one."""
+        agents = self.pool or (() if self._below else ("worker",))
+        return tuple(dict.fromkeys(("organizer", *agents, *(role for one in self._below for role in one.roles))))
 
     def identical_agents(self, capacity: int) -> dict[str, int]:
-        """Agents of the organization that works in the place of a worker."""
-        return identical_below([self.worker] if self.worker is not None else [], capacity)
+        """Agents of the organizations that work in the place of workers."""
+        return identical_below(self._below, capacity)
 
     @property
     def least_depth(self) -> int:
         """Levels of forks below the organizer."""
-        return 1 + (0 if self.worker is None else self.worker.least_depth)
+        return 1 + max((one.least_depth for one in self._below), default=0)
 
     @property
     def least_capacity(self) -> int:
@@ -111,8 +140,10 @@ class AsyncThink(Organization):
         return 1 if self.tolerant or self.overflow == "queue" else 2
 
     async def run(self, problem: Problem, session: Session) -> str | None:
-        work = _Organized(self, problem, session, await self.worker_tools.opened())
+        work = _Organized(self, problem, session, await self.worker_tools.opened(self._offered.names))
         organizer = work.agent("organizer", forks=True)
+        if self._pool:
+            organizer.pay(0.0)  # it has no price: it goes on where none of the cost is left
         answer = await work.done(organizer)
         if isinstance(answer, str) and answer.strip():
             return answer
@@ -153,7 +184,7 @@ class _Organized:
                 if not settings.tolerant:
                     agent.stop = StopReason.FORMAT
                     return None
-                await form.refuse(command, fault)
+                await form.refuse(command, self._reason(command, fault))
                 continue
             match command:
                 case Fork() | Tell():
@@ -170,6 +201,12 @@ class _Organized:
                 case Answer(text) | Return(text):
                     return text.strip()
         return form.ending(self.problem)
+
+    def _reason(self, command: Command, fault: FormatError) -> str:
+        """Why a command is refused; the kind of error where that is all."""
+        if not isinstance(command, Fork) or fault is not FormatError.UNKNOWN_MODEL:
+            return fault
+        return f"there is no model {command.model[:64]!r}: it is one of {', '.join(self.settings._pool.names)}"
 
     def _due(self, agent: Agent, keys: Keys) -> Deliver | None:
         """The next result that is pushed to an agent. A cancelled worker's is not."""
@@ -195,34 +232,47 @@ class _Organized:
 
     def _fork(self, parent: Agent, fork: Fork, form: Form) -> Agent:
         """Start a new worker on its sub-query. Where the budget is deep enough, it may have workers of its own."""
-        query, forks = fork.query.strip(), parent.account.depth > 1
-        if self.settings.worker is not None:
-            return fork_organization(self.session, parent, fork.key, self.settings.worker, query, self._context)
+        query, forks, pool = fork.query.strip(), parent.account.depth > 1, self.settings._pool
+        role = fork.model or next(iter(pool.names), "worker")
+        organization = pool.organizations.get(role, self.settings.worker)
+        if organization is not None:
+            price = pool.price(role) if pool else None
+            return fork_organization(self.session, parent, fork.key, organization, query, self._context, price=price)
         if not self.settings._inherits:
-            return self._started(parent, fork.key, self.agent("worker", forks=forks, query=query), query)
-        delegating, calls = self._text("delegate" if forks else "alone"), self._calls("worker")
+            return self._started(parent, fork.key, self.agent(role, forks=forks, query=query), query)
+        delegating, calls = self._text("delegate" if forks else "alone"), self._calls(role)
         note = form.first_turn(self._text("inherited", calls=calls, query=query, delegating=delegating))
-        return self._started(parent, fork.key, self.session.agent("worker", (), inherits=parent), query, note)
+        if self.session.same_model(role, parent.role):
+            return self._started(parent, fork.key, self.session.agent(role, (), inherits=parent), query, note)
+        again = (*parent.conversation, Message("user", note))
+        return self._started(parent, fork.key, self.session.agent(role, again, tools=parent.tools), query)
 
     def _follow_up(self, parent: Agent, tell: Tell, team: Team) -> Agent:
         """Fork the worker again: an agent that begins with all that the worker has read and sampled, and with its
         team."""
         worker, query = team.workers[tell.key], tell.query.strip()
-        child = self.session.agent("worker", (), inherits=worker)
+        child = self.session.agent(worker.role, (), inherits=worker)
         if worker in self.teams:
             self.teams[child] = self.teams[worker]
             self.teams[child].keys.taken.clear()  # they ended with it
-        turn = self._text("follow_up", calls=self._calls("worker"), query=query)
+        turn = self._text("follow_up", calls=self._calls(worker.role), query=query)
         return self._started(parent, tell.key, child, query, turn)
 
     def _new_team(self) -> Team:
-        queue = self.settings.overflow == "queue"
-        return Team(Keys(self.session.capacity, queue=queue, persistent=self.settings._persistent))
+        how, queue = self.settings, self.settings.overflow == "queue"
+        keys = Keys(self.session.capacity, queue=queue, persistent=how._persistent, models=how._pool.names)
+        return Team(keys)
 
     def _started(self, parent: Agent, key: str, child: Agent, query: str, turn: str = "") -> Agent:
-        """Fork a worker. `turn` is the next turn in its context, where that is not a prompt of its own."""
+        """Fork a worker. `turn` is the next turn in its context, where that is not a prompt of its own. A member of the
+        pool is paid when it begins."""
+        pool = self.settings._pool
+        if pool:
+            child.spend(0.0)
 
         async def work(worker: Agent) -> Result | str | None:
+            if pool:
+                worker.pay(pool.price(worker.role))
             if turn:
                 worker.tell(turn, parent.id)
             return await self.done(worker)
@@ -232,20 +282,21 @@ class _Organized:
 
     def agent(self, role: str, *, forks: bool, **values: str) -> Agent:
         """A new agent. If it works by calls, its prompt or its engine describes them."""
-        values["context"] = self._context
+        values = {"context": self._context} | values
+        template = "organizer" if role == "organizer" else "worker"
         values |= self._instructions(calls=self._calls(role)) if forks else {}
         if not self._calls(role):
-            named = f"{role}_forks" if role == "worker" and forks else role
+            named = f"{template}_forks" if template == "worker" and forks else template
             known = named in style_named(self.settings.prompts).templates
-            return self.session.agent(role, self._prompt(named if known else role, **values))
+            return self.session.agent(role, self._prompt(named if known else template, **values))
         native, tools = self.session.native_calls(role), self._tools(role)
-        own = fork_tools(persistent=self.settings._persistent) if forks else ()
+        own = self.settings._offered.tools if forks else ()
         offered = (*own, *descriptions(tools))
         values["forking"] = self._prompt("forking", **values)[0].content if forks else ""
         values["using"] = self._prompt("using")[0].content if tools else ""
         if offered and not native:
             values["calling"] = self._prompt("calling", tools=listed(offered))[0].content
-        return self.session.agent(role, self._prompt(f"{role}_tools", **values), tools=offered if native else ())
+        return self.session.agent(role, self._prompt(f"{template}_tools", **values), tools=offered if native else ())
 
     def _instructions(self, *, calls: bool) -> dict[str, str]:
         """What a prompt says of the settings that are on, by the name of the template; and what a worker sees."""
@@ -262,13 +313,15 @@ class _Organized:
         organizes, settings = agent is self.session.root, self.settings
         forks = organizes or agent.account.depth > 0
         if not self._calls(agent.role):
-            dialect, tells = settings.dialect, settings._persistent
-            organizing = organizer_scanner(dialect, tells=tells)
-            scanner = organizing if organizes else worker_scanner(dialect, forks=forks, tells=tells)
+            dialect, tells, models = settings.dialect, settings._persistent, bool(settings._pool)
+            organizing = organizer_scanner(dialect, tells=tells, models=models)
+            scanner = organizing if organizes else worker_scanner(dialect, forks=forks, tells=tells, models=models)
             return TagForm(agent, self.session, scanner, dialect, settings.tolerant)
         tools = self._tools(agent.role)
-        rounds = settings.worker_tools.rounds(agent, self.session, tools, settings.prompts, forks) if tools else None
-        return CallForm(agent, self.session, forks, workers, settings._persistent, rounds)
+        calls = settings._offered
+        others = calls.names.calls if forks else ()
+        rounds = settings.worker_tools.rounds(agent, self.session, tools, settings.prompts, others) if tools else None
+        return CallForm(agent, self.session, forks, workers, calls, rounds)
 
     def _calls(self, role: str) -> bool:
         """Whether agents of a role give commands by calls."""
@@ -277,7 +330,7 @@ class _Organized:
         return protocol == "tools" or native or bool(self._tools(role))
 
     def _tools(self, role: str) -> Mapping[str, Tool]:
-        return self.tools if role == "worker" else {}
+        return {} if role == "organizer" else self.tools
 
     def _text(self, template: str, *, calls: bool = False, missing: str | None = None, **values: str) -> str:
         """The text of a template. For agents that make calls it is that of its form for calls, if the style has one."""
@@ -286,4 +339,6 @@ class _Organized:
         return missing if missing is not None and named not in known else self._prompt(named, **values)[0].content
 
     def _prompt(self, template: str, **values: str) -> tuple[Message, ...]:
-        return prompt(self.settings.prompts, template, self.problem, capacity=self.session.capacity, **values)
+        pool = self.settings._pool
+        known = {**vars(self.settings._offered.names), "members": pool.text, "default": next(iter(pool.names), "")}
+        return prompt(self.settings.prompts, template, self.problem, capacity=self.session.capacity, **known | values)

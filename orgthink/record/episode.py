@@ -95,6 +95,8 @@ class FormatError(StrEnum):
     """A call that cannot be made: unreadable, unknown, or with arguments that do not fit."""
     UNKNOWN_TELL = "UNKNOWN_TELL"
     """A follow-up to a worker that has not been joined."""
+    UNKNOWN_MODEL = "UNKNOWN_MODEL"
+    """A Fork to a model that is not in the pool."""
     TRUNCATED = "TRUNCATED"
     """The organizer ran out of tokens."""
 

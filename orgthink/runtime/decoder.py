@@ -11,6 +11,7 @@ from typing import Any
 
 from orgthink.engines.engine import (
     Chunk,
+    Context,
     ContextFull,
     EngineError,
     FinishReason,
@@ -353,6 +354,11 @@ class Decoder(GrowingContext):
         """What it has seen and said, with what it is sampling."""
         draft = () if self._draft is None or not self._draft.pieces else (self._draft.span(self._clock()),)
         return (*self._context.spans, *draft)
+
+    @property
+    def conversation(self) -> tuple[Message, ...]:
+        """The same as a conversation, for a model that does not know its tokens."""
+        return tuple(Context(self.messages, list(self.spans_so_far)).turns)
 
     def inherited(self) -> tuple[Span, ...]:
         """Its context so far, as the beginning of another agent's. What it sampled is injected there: it is neither

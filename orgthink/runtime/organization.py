@@ -79,14 +79,18 @@ def fork_organization(
     query: str,
     context: str = "",
     seconds: float | None = None,
+    price: float | None = None,
 ) -> Agent:
     """Fork an agent in whose place an organization works on a sub-query.
 
-    `context` precedes the sub-query, `seconds` is the deadline. The agent is joined and ended like any other. It is the
-    root of the organization, so one record holds both, and limits, measures and approvals apply at all levels.
+    `context` precedes the sub-query, `seconds` is the deadline, and `price` is paid in addition to what agents cost.
+    The agent is joined and ended like any other. It is the root of the organization, so one record holds both, and
+    limits, measures and approvals apply at all levels.
     """
 
     async def work(agent: Agent) -> str | None:
+        if price is not None:
+            agent.pay(price)
         text = f"{context}\n\n{query}" if context else query
         problem = Problem(session.problem.id, "", text, instruction=context)  # of its own, without a grader
         return await organization.run(problem, session.nested(agent, problem))

@@ -148,8 +148,8 @@ class Session:
         spans: tuple[Span, ...] = ()
         if inherits is not None:
             messages, tools, spans = inherits.messages, inherits.tools, inherits.inherited()
-            theirs = self._backing(inherits.role).engine.model
-            if engine.model != theirs and any(span.token_ids is not None for span in spans):
+            if not self.same_model(model or role, inherits.role):
+                theirs = self._backing(inherits.role).engine.model
                 raise UserError(
                     f"only the same model inherits a context: {inherits.role} has {theirs}, {role} {engine.model}"
                 )
@@ -157,6 +157,10 @@ class Session:
 
     def _backing(self, role: str) -> Backing:
         return self._roles.get(role) or self._default
+
+    def same_model(self, role: str, other: str) -> bool:
+        """Whether two roles have the same model, so that tokens of one mean the same to the other."""
+        return self._backing(role).engine.model == self._backing(other).engine.model
 
     def native_calls(self, role: str) -> bool:
         """Whether agents of a role are told of their tools by their engine, so that their prompt need not."""

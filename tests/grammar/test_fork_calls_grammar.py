@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orgthink.grammar.actions import Cancel, Command, Fork, Join, Poll
-from orgthink.grammar.fork_calls import FORK_TOOLS, NAMES, read_command
+from orgthink.grammar.fork_calls import CALL_NAMES, ForkCalls
 from orgthink.grammar.toolcall import BadCall, ToolCall, read_reply, render_call
 
 VALUES = st.recursive(
@@ -17,14 +17,14 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
     max_leaves=4,
 )
-NAMED = st.sampled_from(NAMES) | st.text(min_size=1, max_size=5)
+NAMED = st.sampled_from(CALL_NAMES["fork"].calls) | st.text(min_size=1, max_size=5)
 ARGUMENTS = st.dictionaries(st.sampled_from(["task", "id"]) | st.text(max_size=3), VALUES, max_size=2)
 
 
 @given(st.builds(ToolCall, NAMED, ARGUMENTS) | st.builds(BadCall, st.text(), st.just("not JSON"), st.none() | NAMED))
 def test_any_call_is_a_command_or_says_on_one_line_what_is_wrong(made: ToolCall | BadCall) -> None:
     try:
-        command = read_command(made, "3")
+        command = ForkCalls().command(made, "3")
     except ValueError as error:
         assert str(error) and "\n" not in str(error)
     else:
@@ -44,7 +44,7 @@ def test_any_call_is_a_command_or_says_on_one_line_what_is_wrong(made: ToolCall 
 )
 def test_a_call_is_the_command_that_it_names(made: tuple[str, dict[str, Any]], command: Command) -> None:
     (read,) = read_reply(render_call(ToolCall(*made))).calls
-    assert read_command(read, "3") == command
+    assert ForkCalls().command(read, "3") == command
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_a_call_is_the_command_that_it_names(made: tuple[str, dict[str, Any]], c
 )
 def test_what_is_no_id_is_named(value: object, said: str) -> None:
     with pytest.raises(ValueError) as refused:
-        read_command(ToolCall("join", {"id": value}), "3")
+        ForkCalls().command(ToolCall("join", {"id": value}), "3")
     assert str(refused.value) == f'"id" is the number that fork returned, not {said}'
 
 
 def test_the_descriptions_ask_for_what_is_read() -> None:
     given = {"task": "a", "id": 1}
-    for tool in FORK_TOOLS:
+    for tool in ForkCalls().tools:
         schema = tool["parameters"]
         assert schema["required"] == list(schema["properties"]) and schema["additionalProperties"] is False
-        read_command(ToolCall(tool["name"], {name: given[name] for name in schema["required"]}), "1")
+        ForkCalls().command(ToolCall(tool["name"], {name: given[name] for name in schema["required"]}), "1")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from speaker import call
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.grammar.fork_calls import CALL_NAMES
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.record.episode import Episode, Sampling
 from orgthink.record.episode_json import require_integrity
@@ -27,8 +28,8 @@ NOTE = "for this subtask:"
 class Speaker(ScriptedEngine):
     """Says `rule(context)` to every request."""
 
-    def __init__(self, rule: Callable[[str], str], fails: float = 0.0) -> None:
-        super().__init__([])
+    def __init__(self, rule: Callable[[str], str], fails: float = 0.0, model: str = "scripted") -> None:
+        super().__init__([], model=model)
         self._rule, self._fails = rule, fails
         self.contexts: list[str] = []
 
@@ -38,8 +39,12 @@ class Speaker(ScriptedEngine):
         return Turn(self._rule(text), fails="boom" if lot < self._fails else None)
 
 
-def organizing(seed: int, *, tools: bool = False, tell: bool = False) -> Callable[[str], str]:
-    """Everybody thinks, forks, joins and tells at random, and ends after some requests."""
+def organizing(
+    seed: int, *, tools: bool = False, tell: bool = False, models: Sequence[str] = (), names: str = "fork"
+) -> Callable[[str], str]:
+    """Everybody thinks, forks, joins and tells at random, and ends after some requests. A Fork names one of the models,
+    no model or an unknown one."""
+    called = CALL_NAMES[names]
 
     def rule(text: str) -> str:
         rng = random.Random(f"{seed}|{text}")
@@ -50,11 +55,14 @@ def organizing(seed: int, *, tools: bool = False, tell: bool = False) -> Callabl
         if end:
             return words + (" <RETURN> r </RETURN>" if workers >= 0 and not tools else " <ANSWER> 5 </ANSWER>")
         key = rng.choice("123")
+        model = rng.choice(["", "unknown", *models, *models]) if models else ""
         if tools:
-            kinds = [call("fork", task=f"q{rng.randrange(99)}."), call("join", id=int(key)), call("status")]
-            kinds += [call("tell", id=int(key), task="more.")] if tell else []
+            task = {called.task: f"q{rng.randrange(99)}."} | ({"model": model} if model else {})
+            kinds = [call(called.fork, **task), call(called.join, **{called.id: int(key)}), call(called.status)]
+            kinds += [call(called.tell, **{called.id: int(key), called.task: "more."})] if tell else []
             return words + "".join(rng.choices(kinds, k=rng.randrange(1, 4)))
-        kinds = [f" <FORK-{key}> q{rng.randrange(99)} </FORK-{key}>", f" <JOIN-{key}>", " w", " w w w"]
+        named = f" model={model}" if model else ""
+        kinds = [f" <FORK-{key}{named}> q{rng.randrange(99)} </FORK-{key}>", f" <JOIN-{key}>", " w", " w w w"]
         joined = [one for one in "123" if f"</JOIN-{one}>" in own]
         kinds += [f" <TELL-{one}> more </TELL-{one}>" for one in ([key, *4 * joined] if tell else [])]
         return words + "".join(f"{rng.choice(kinds)}{' w' * rng.randrange(3)}" for _ in range(rng.randrange(1, 6)))
@@ -71,11 +79,14 @@ def played(
     fails: float = 0.0,
     approve: Any = None,
     tokens: int = 60,
+    members: Mapping[str, Speaker] | None = None,
     **limits: Any,
 ) -> tuple[Episode, Speaker]:
+    """`members` of a pool have engines of their own."""
     engine = Speaker(rule, fails)
     allowed = Limits(capacity, depth=depth, **limits)
-    how = {"limits": allowed, "approve": approve}
+    roles = {name: Backing(member, Sampling(tokens)) for name, member in (members or {}).items()}
+    how = {"limits": allowed, "approve": approve, "roles": roles}
     episode = run_virtual(attempt(organization, PROBLEM, Backing(engine, Sampling(tokens)), **how))
     require_integrity(episode)
     return episode, engine

@@ -24,12 +24,14 @@ from orgthink.models.context import Context
 from orgthink.organizations.agent_forms import WorkerTools
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.sequential import Sequential
-from orgthink.record.episode import Billed, Episode, Message, Origin, Sampling, Span, Status, Trace
+from orgthink.record.episode import Billed, Episode, Message, Origin, Problem, Sampling, Span, Status, Trace
 from orgthink.record.episode_json import dump, load
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.organization import Organization
+from orgthink.runtime.session import Session
 from orgthink.training.rows import policy_rows, row_of
 from orgthink.util.errors import UserError
 from orgthink.view import render
@@ -250,11 +252,29 @@ def test_workers_of_another_kind_do_not_inherit() -> None:
             AsyncThink(worker_context="inherit", **other)  # type: ignore[arg-type]
 
 
-def test_another_model_does_not_inherit_tokens() -> None:
-    engines = ScriptedEngine([Turn(" <FORK-1> one </FORK-1>")]), ScriptedEngine([], model="other")
+def test_another_model_reads_the_text_again() -> None:
+    leads = [Turn(" a <FORK-1> one </FORK-1> b <JOIN-1>"), Turn(" <ANSWER> 5 </ANSWER>")]
+    works = ScriptedEngine([Turn(" x <RETURN> r1 </RETURN>", when="this subtask: one")], model="other")
+    organizer, worker = Backing(ScriptedEngine(leads), Sampling(50)), Backing(works, Sampling(50))
+    episode = run_virtual(attempt(INHERIT, PROBLEM, organizer, roles={"worker": worker}))
+    root, heir = episode.traces
+    prompt, sampled = heir.spans
+    assert (episode.answer, prompt.origin, sampled.origin) == ("5", Origin.PROMPT, Origin.SAMPLED)
+    before, _, note = prompt.text.partition(" a <FORK-1> one </FORK-1>")
+    assert before.strip() == root.spans[0].text.strip() and note.strip().startswith("You are now the subprocess")
+    assert sum(row_of(heir).trained) == heir.steps == 4 and critical_path(episode) == longest_path(episode)
+
+
+def test_a_session_refuses_tokens_of_another_model() -> None:
+    class Wills(Organization):
+        async def run(self, problem: Problem, session: Session) -> str | None:
+            root = session.agent("organizer", (Message("user", "q"),))
+            session.agent("worker", (), inherits=root)
+
+    engines = ScriptedEngine([]), ScriptedEngine([], model="other")
     organizer, worker = (Backing(engine, Sampling(50)) for engine in engines)
     with pytest.raises(UserError, match="only the same model inherits a context: organizer has scripted, worker other"):
-        run_virtual(attempt(INHERIT, PROBLEM, organizer, roles={"worker": worker}))
+        run_virtual(attempt(Wills(), PROBLEM, organizer, roles={"worker": worker}))
 
 
 @pytest.mark.parametrize("alone", [True, False], ids=["no ids", "same model"])
@@ -289,4 +309,8 @@ def test_an_heir_has_the_messages_and_the_tools_of_its_context(alone: bool) -> N
     assert (episode.answer, len(contexts)) == ("5", 4)
     billed = [span.billed for trace in episode.traces for span in trace.spans if span.billed]
     assert len(billed) == 4, "each request is paid once"
-    assert own.messages == contexts[0].messages and own.tools == contexts[0].tools and len(own.tools) == 4
+    assert own.tools == contexts[0].tools and len(own.tools) == 4
+    before, turns = len(contexts[0].messages), [turn.role for turn in own.turns]
+    assert tuple(own.turns[:before]) == contexts[0].messages
+    assert turns[before : before + 2] == ["assistant", "user"]
+    assert len(own.messages) == before + 2 * alone, "another model is told it as messages"

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from longest_path import longest_path
-from rules import PROBLEM, organizing, played, scripted
+from rules import PROBLEM, Speaker, organizing, played, scripted
 from speaker import call
 
 from orgthink.engines.endpoint.tool_calls import messages as native
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.grammar.actions import Cancel, Fork, Join, Tell, Think
 from orgthink.grammar.asyncthink import Keys, organizer_scanner, worker_scanner
-from orgthink.grammar.fork_calls import FORK_TOOLS, fork_tools, read_command
+from orgthink.grammar.fork_calls import ForkCalls
 from orgthink.grammar.toolcall import ToolCall
 from orgthink.measure.latency import concurrency, critical_path, timeline
 from orgthink.measure.usage import sampled_tokens
@@ -62,22 +62,53 @@ TWICE = (" <FORK-1> one </FORK-1> <JOIN-1>", " w <TELL-1> two </TELL-1> v <JOIN-
     st.sampled_from(["join", "push"]),
     st.sampled_from([0.0, 0.1]),
     st.sampled_from([None, 3, 9]),
+    st.booleans(),
+    st.sampled_from([None, 1.5]),
+    st.sampled_from(["fork", "spawn_agent"]),
 )
 def test_laws_of_all_settings(
-    seed: int, protocol: str, context: str, delivery: str, fails: float, forks: int | None
+    seed: int,
+    protocol: str,
+    context: str,
+    delivery: str,
+    fails: float,
+    forks: int | None,
+    pool: bool,
+    cost: float | None,
+    names: str,
 ) -> None:
-    """Of the record, the path, the masks and the picture: nested workers, engines that fail, budgets that end."""
-    how = {"delivery": delivery, "protocol": protocol, "worker_context": context}
+    """Of the record, the path, the masks and the picture: nested workers, engines that fail, budgets that end; one of
+    two models of a pool is not the organizer's."""
+    how = {"delivery": delivery, "protocol": protocol, "worker_context": context, "call_names": names}
+    how |= {"pool": {"own": "quick", "other": ""}, "prices": {"other": 1.5}} if pool else {}
     organization = AsyncThink(workers="persistent", tolerant=True, overflow="queue", **how)  # type: ignore[arg-type]
-    rule = organizing(seed, tools=protocol == "tools", tell=True)
-    episode, engine = played(organization, rule, fails=fails, turns=60, forks=forks)
+    rule = organizing(seed, tools=protocol == "tools", tell=True, models=[*organization.pool], names=names)
+    other = Speaker(rule, fails, "another")
+    episode, engine = played(
+        organization, rule, fails=fails, turns=60, forks=forks, cost=cost, members={"other": other}
+    )
     assert critical_path(episode) == longest_path(episode)
     assert load(dump(episode)) == episode and render([episode])
     assert forks is None or len(episode.traces) <= forks + 1
     rows = policy_rows(episode, 1.0)
-    assert sum(sum(row.trained) for row in rows) == sampled_tokens(episode) == len(engine.sampled)
+    assert sum(sum(row.trained) for row in rows) == sampled_tokens(episode)
+    own = policy_rows(episode, 1.0, lambda trace: trace.role != "other")
+    assert sum(sum(row.trained) for row in own) == len(engine.sampled)
+    assert sampled_tokens(episode) == len(engine.sampled) + len(other.sampled)
     for trace in episode.traces:
         assert len({join.child for join in trace.joins}) == len(trace.joins)
+        assert trace.model == ("another" if trace.role == "other" else "scripted")
+    if not pool:
+        assert {trace.cost for trace in episode.traces} == {None}
+        return
+    prices = {"own": 1.0, "other": 1.5}
+    assert all(trace.cost in (0.0, prices[trace.role]) for trace in episode.traces[1:]) and episode.root.cost == 0.0
+    paid = sum(trace.cost or 0.0 for trace in episode.traces)
+    assert cost is None or paid < cost + 1.5, "the last one may overdraw it"
+    assert all(trace.cost or not trace.turns for trace in episode.traces[1:]), "who decodes has paid"
+    assert FormatError.UNKNOWN_MODEL not in kinds(episode) or "there is no model 'unknown'" in "".join(
+        span.text for trace in episode.traces for span in trace.spans if span.origin is Origin.INJECTED
+    )
 
 
 def test_steps_are_seconds_where_workers_are_persistent() -> None:
@@ -318,11 +349,11 @@ def test_a_call_to_tell_an_unknown_worker_says_what_to_do() -> None:
 
 def test_a_call_to_tell_is_known_only_where_workers_are_persistent() -> None:
     tell = ToolCall("tell", {"id": 1, "task": "two"})
-    assert read_command(tell, "2", persistent=True) == Tell("1", "two")
+    assert ForkCalls(persistent=True).command(tell, "2") == Tell("1", "two")
     with pytest.raises(ValueError, match="there is no tool 'tell'"):
-        read_command(tell, "2")
-    assert fork_tools(persistent=False) == FORK_TOOLS
-    assert [tool["name"] for tool in fork_tools(persistent=True)] == ["fork", "join", "cancel", "status", "tell"]
+        ForkCalls().command(tell, "2")
+    assert [tool["name"] for tool in ForkCalls().tools] == ["fork", "join", "cancel", "status"]
+    assert [tool["name"] for tool in ForkCalls(persistent=True).tools] == ["fork", "join", "cancel", "status", "tell"]
 
 
 # Grammar

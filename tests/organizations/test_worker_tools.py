@@ -142,7 +142,9 @@ def test_the_settings_are_values_of_json() -> None:
 
 def test_no_tool_is_called_as_a_command_is() -> None:
     with pytest.raises(ValueError, match="a tool calls itself 'fork'"):
-        WorkerTools((f"{Path(__file__).resolve()}:fork",))
+        AsyncThink(worker_tools=WorkerTools((f"{Path(__file__).resolve()}:fork",)))
+    other = AsyncThink(worker_tools=WorkerTools((f"{Path(__file__).resolve()}:fork",)), call_names="spawn_agent")
+    assert other.worker_tools, "the other dialect leaves the name free"
 
 
 async def test_a_worker_calls_the_tools_of_an_mcp_server(tmp_path: Path) -> None:
