@@ -76,10 +76,11 @@ class _Always(list[tuple[str, Play]]):
 
 
 @contextmanager
-def endpoint() -> Iterator[str]:
-    """The URL of a server on loopback, in a thread of its own, for code that has an event loop of its own."""
+def endpoint(reply: Play = _reply) -> Iterator[str]:
+    """The URL of a server on loopback, in a thread of its own, for code that has an event loop of its own. It plays
+    `reply` for every request."""
     server = Server([])
-    server.plays = _Always([("", _reply)])
+    server.plays = _Always([("", reply)])
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

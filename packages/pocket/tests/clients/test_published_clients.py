@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -13,49 +12,26 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import httpx2
 import pytest
 from question import QUESTION, solved
+from served import KEY, Server, served
 
 pytestmark = pytest.mark.clients
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[3]
-KEY = "a-key"
 ASK: Any = {"messages": [{"role": "user", "content": QUESTION}], "temperature": 0}
 MODEL, SLOW = "asyncthink-pocket-organizer", "slow-pocket-base"
-
-
-class Server(NamedTuple):
-    """A server in a process of its own."""
-
-    url: str
-    environment: dict[str, str]
-    """That of clients which take their settings from it."""
-
-    def counters(self) -> dict[str, int]:
-        text = httpx2.get(f"{self.url[:-3]}/metrics", headers={"authorization": f"Bearer {KEY}"}).text
-        return {name: int(value) for name, value in re.findall(r"^orgthink_(\w+) (\d+)$", text, re.M)}
 
 
 @contextmanager
 def started(*more: str) -> Iterator[tuple[Server, subprocess.Popen[str]]]:
     """A server with these options."""
-    command = [sys.executable, "-m", "orgthink", "serve", "--model", "pocket-organizer", "--port", "0"]
-    command += ["--organizations", "asyncthink", "slow=parallel", "--models", "slow=pocket-base", *more]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"ORGTHINK_API_KEY": KEY})
-    try:
-        assert process.stdout is not None
-        found = re.search(r"http://127.0.0.1:\d+/v1", process.stdout.readline())
-        assert found is not None
-        quiet = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-        environment = os.environ | quiet | {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": found[0]}
-        yield Server(found[0], environment), process
-    finally:
-        process.terminate()
-        process.wait(60)
+    organizations = ["--organizations", "asyncthink", "slow=parallel", "--models", "slow=pocket-base"]
+    with served("--model", "pocket-organizer", *organizations, *more) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
