@@ -113,6 +113,39 @@ def paramanager(found: Rows) -> list[Difference]:
     ]
 
 
+DEADLINE = 128
+"""Decoding steps of a critical path that `in_time` allows."""
+
+
+def in_time(one: Outcome) -> float:
+    """Whether a problem is solved before the deadline."""
+    return one.solved and one.path <= DEADLINE
+
+
+def gained(found: Rows, after: str, before: str) -> list[tuple[str, int, float]]:
+    """What RL added to the share solved: unit, training and difference of each problem."""
+    old = {(one.problem, one.training): one.solved for one in found[before]}
+    return [(unit(one.problem), one.training, one.solved - old[one.problem, one.training]) for one in found[after]]
+
+
+def gained_more(found: Rows, first: tuple[str, str], second: tuple[str, str]) -> Difference:
+    """Difference of what RL added to two forms; each is named by its form and its reward."""
+    gains = (gained(found, f"{form}, RL {reward}", f"{form}, taught") for form, reward in (first, second))
+    gap = crossed_difference(*gains)
+    assert gap.mean is not None and gap.low is not None and gap.high is not None
+    return Difference(f"gain of {first[0]}", f"gain of {second[0]}", gap.mean, gap.low, gap.high)
+
+
+def question(found: Rows) -> list[Difference]:
+    """The claims about asynchronous organizing, in the order of the file."""
+    return [
+        compared(found, "single, taught", "sequential, taught", in_time),
+        compared(found, "push, taught", "barrier, taught", in_time),
+        gained_more(found, ("single", "path"), ("sequential", "path")),
+        gained_more(found, ("single", "path"), ("two-forks", "fixed")),
+    ]
+
+
 PAPERS: dict[str, Callable[[Rows], list[Difference]]] = {
     "asyncthink": asyncthink,
     "marsrl": marsrl,

@@ -39,7 +39,9 @@ def test_the_table_of_the_readme_follows_too():
 
 def test_claims_are_few_and_their_outcomes_are_stored():
     stored = claims.claims()
-    assert all(claim.keys() >= KEYS and (ROOT / "papers" / claim["outcomes"]).is_file() for claim in stored)
+    assert all(claim.keys() >= KEYS for claim in stored)
+    decided = (claim["outcomes"] for claim in stored if claim["holds"] is not None)  # others are registered
+    assert all((ROOT / "papers" / file).is_file() for file in decided)
     assert max(Counter(claim["paper"] for claim in stored).values()) <= 4
 
 

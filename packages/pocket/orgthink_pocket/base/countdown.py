@@ -23,6 +23,9 @@ ORDER = ("*", "/", "+", "-")
 WANTED = 4
 """Solutions of `countdown-mini`."""
 
+Key = tuple[tuple[int, ...], tuple[int, ...]]
+"""What two equal solutions have in common."""
+
 _HIT = re.compile(r" ! (\( \d+ . \d+ \) . \d+|\d+ . \( \d+ . \d+ \))")
 
 
@@ -38,18 +41,33 @@ def counted(
     hits: list[str] = []
     for operator in operators:
         lines.append(f"scan {operator}")
-        for line in scan(numbers, target, [operator]).text.removeprefix(f"scan {operator}").split(" ;")[:-1]:
-            written, end = "", 0
-            for found in _HIT.finditer(line):
-                written, end = written + line[end : found.start()], found.end()
-                if (key := parse(found[1]).key) not in keys:
-                    keys.add(key)
-                    hits.append(found[1])
-                    written += f" ! {len(known) + len(hits)} {found[1]}"
-                if len(known) + len(hits) == wanted:
-                    return f"{''.join([' '.join(lines), written])} ;", hits
-            lines.append(f"{(written + line[end:]).strip()} ;")
+        for line in pairs(numbers, target, operator):
+            text, found = marked(line, keys, len(known) + len(hits), wanted)
+            hits += found
+            lines.append(f"{text} ;")
+            if len(known) + len(hits) == wanted:
+                return " ".join(lines), hits
     return " ".join(lines), hits
+
+
+def pairs(numbers: Sequence[int], target: int, operator: str) -> list[str]:
+    """The lines of a scan of one operator, without their ends."""
+    return scan(numbers, target, [operator]).text.removeprefix(f"scan {operator}").split(" ;")[:-1]
+
+
+def marked(line: str, keys: set[Key], known: int, wanted: int) -> tuple[str, list[str]]:
+    """A line with its new solutions counted from `known` on, up to the last one that is wanted; and these solutions.
+    Their keys are added to `keys`."""
+    written, end, hits = "", 0, list[str]()
+    for found in _HIT.finditer(line):
+        written, end = written + line[end : found.start()], found.end()
+        if (key := parse(found[1]).key) not in keys:
+            keys.add(key)
+            hits.append(found[1])
+            written += f" ! {known + len(hits)} {found[1]}"
+        if known + len(hits) == wanted:
+            return written.strip(), hits
+    return (written + line[end:]).strip(), hits
 
 
 class CountdownFamily(Family):
@@ -65,7 +83,7 @@ class CountdownFamily(Family):
 
     def think(self, work: Thinking, part: str) -> str:
         data, known = work.problem.data, [hit for _, hit in work.results]
-        text, hits = counted(data["numbers"], data["target"], [part], known)
+        text, hits = counted(data["numbers"], data["target"], [part], known, work.problem.required)
         work.results += [(str(i), hit) for i, hit in enumerate(hits, len(known) + 1)]
         return text
 
@@ -73,13 +91,13 @@ class CountdownFamily(Family):
         """How many solutions are known now."""
         keys = {parse(hit).key for _, hit in work.results}
         for _, hit in results:
-            if (key := parse(hit).key) not in keys and len(work.results) < WANTED:
+            if (key := parse(hit).key) not in keys and len(work.results) < work.problem.required:
                 keys.add(key)
                 work.results.append((str(len(work.results) + 1), hit))
         return f"found {len(work.results)}"
 
     def done(self, work: Thinking) -> bool:
-        return len(work.results) >= WANTED
+        return len(work.results) >= work.problem.required
 
     def finish(self, work: Thinking) -> tuple[str, str]:
         return "", " ; ".join(hit for _, hit in work.results) or NOTHING

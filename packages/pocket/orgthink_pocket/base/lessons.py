@@ -151,10 +151,10 @@ class Lessons:
 def rows(seed: int, epoch: int, tokenizer: Tokenizer, mixture: Mixture = MIXTURE) -> Iterator[Row]:
     """An endless stream of rows; the same for the same epoch."""
     for traces in Lessons(random.Random(f"base {seed}/{epoch}"), tokenizer, mixture):
-        yield from _fitting(traces, tokenizer)
+        yield from fitting(traces, tokenizer)
 
 
-def _fitting(traces: list[Trace], tokenizer: Tokenizer) -> list[Row]:
+def fitting(traces: list[Trace], tokenizer: Tokenizer) -> list[Row]:
     """The rows that fit the context."""
     return [row for trace in traces if len(row := _row(trace, tokenizer)) <= rehearsals.LONGEST]
 
