@@ -77,7 +77,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """Ask which sub-queries are done. Only a call can say it."""
+    """Ask which sub-queries are done, and what is left of the budget. In tags, decoding pauses after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +87,9 @@ class Deliver:
     key: str
 
 
-Action = Think | Fork | Tell | Join | Answer | Return | Malformed
+Action = Think | Fork | Tell | Join | Poll | Answer | Return | Malformed
 """What a text may say."""
-Command = Action | Cancel | Poll | Deliver
+Command = Action | Cancel | Deliver
 """What the runtime does for an agent: what the agent says in its text or by calls, and what is due."""
 
 

@@ -27,6 +27,7 @@ from orgthink.grammar.actions import (
     Fork,
     Join,
     Malformed,
+    Poll,
     Return,
     Scanner,
     Tell,
@@ -62,14 +63,17 @@ class Dialect:
     returns: tuple[str, str] = ("<RETURN>", "</RETURN>")
     tell: tuple[str, str] = ("<TELL-{}>", "</TELL-{}>")
     """Read only where workers are persistent."""
+    status: tuple[str, str] = ("<STATUS>", "</STATUS>")
+    """Before and after the text that is injected at the first one. Read only where the budget is told in this way."""
 
     def __post_init__(self) -> None:
         keyed = (*self.fork, *self.tell, self.join, *filter(None, self.joined[:1]), self.joined[1])
-        for tags, form, written in ((keyed, _KEYED, "<NAME-{}>"), ((*self.answer, *self.returns), _PLAIN, "<NAME>")):
+        plain = (*self.answer, *self.returns, *self.status)
+        for tags, form, written in ((keyed, _KEYED, "<NAME-{}>"), (plain, _PLAIN, "<NAME>")):
             for tag in tags:
                 if not form.fullmatch(tag):
                     raise UserError(f"{tag!r} is not a valid tag: write it as {written}")
-        for tags in ((*keyed, *self.answer), (*keyed, *self.returns)):
+        for tags in ((*keyed, *self.status, *self.answer), (*keyed, *self.status, *self.returns)):
             if len({_NUMBER.sub("{}", tag) for tag in tags}) < len(tags):
                 raise UserError(f"two of the tags are equal, or differ only in numbers: {' '.join(tags)}")
 
@@ -84,6 +88,8 @@ class Dialect:
             "join": self.join,
             **({"joined": self.joined[0]} if self.joined[0] else {}),
             "join_end": self.joined[1],
+            "status": self.status[0],
+            "status_end": self.status[1],
             "answer": self.answer[0],
             "answer_end": self.answer[1],
             "return": self.returns[0],
@@ -96,7 +102,7 @@ class Dialect:
     @cached_property
     def longest(self) -> int:
         """Characters of the longest tag. A `<` without `>` in so many characters does not begin a tag."""
-        tags = (*self.fork, *self.tell, self.join, *self.joined, *self.answer, *self.returns)
+        tags = (*self.fork, *self.tell, self.join, *self.joined, *self.status, *self.answer, *self.returns)
         return max(len(tag.replace("{}", "9" * _DIGITS)) for tag in tags)
 
     def compile(self, names: Iterable[str], *, models: bool = False) -> re.Pattern[str]:
@@ -121,6 +127,8 @@ class Dialect:
                 return f"{self.tell[0].format(key)}{query}{self.tell[1].format(key)}"
             case Join(key):
                 return self.join.format(key)
+            case Poll():
+                return self.status[0]
             case Answer(text):
                 return f"{self.answer[0]}{text}{self.answer[1]}"
             case Return(text):
@@ -177,9 +185,9 @@ class AsyncThinkScanner(Scanner):
     """
 
     def __init__(self, *names: str, dialect: Dialect = DIALECT, models: bool = False) -> None:
-        """`names` are the elements of this role: fork, tell, join, answer, return. With `models` a Fork may name one
-        of a pool."""
-        ends = {"join": "join_end", **_CLOSES}
+        """`names` are the elements of this role: fork, tell, join, status, answer, return. With `models` a Fork may
+        name one of a pool."""
+        ends = {"join": "join_end", "status": "status_end", **_CLOSES}
         self._dialect = dialect
         self._tags = dialect.compile([*names, *(ends[name] for name in names)], models=models)
         self._longest = dialect.longest + (_MODEL_LENGTH if models else 0)
@@ -194,7 +202,8 @@ class AsyncThinkScanner(Scanner):
         """Whether the text is within `<think>`, now and before the open element."""
         ends = {"answer": dialect.answer[1], "return": dialect.returns[1]}
         joins = _keyed(dialect.join) if "join" in names else ()
-        self.stops = (*(end for name, end in ends.items() if name in names), *joins)
+        polls = (dialect.status[0],) if "status" in names else ()
+        self.stops = (*(end for name, end in ends.items() if name in names), *polls, *joins)
         ended = [tags[1] for name, tags in (("fork", dialect.fork), ("tell", dialect.tell)) if name in names]
         self.signals = tuple(tag for end in ended for tag in _keyed(end))
 
@@ -262,7 +271,8 @@ class AsyncThinkScanner(Scanner):
             self._take(written)
             return
         self._end += len(written)
-        events.append(Event(Join(self._key(tag)) if name == "join" else Malformed(written), self._end))
+        pausing = {"join": Join(self._key(tag)), "status": Poll()}
+        events.append(Event(pausing.get(name, Malformed(written)), self._end))
 
     def _key(self, tag: re.Match[str]) -> str:
         return self._dialect.key(tag)
@@ -279,17 +289,24 @@ class AsyncThinkScanner(Scanner):
                 return Return(body)
 
 
-def organizer_scanner(dialect: Dialect = DIALECT, *, tells: bool = False, models: bool = False) -> AsyncThinkScanner:
-    """An organizer's scanner; `tells` where its workers are persistent, `models` where there is a pool of them."""
-    return AsyncThinkScanner("fork", *(("tell",) if tells else ()), "join", "answer", dialect=dialect, models=models)
+def organizer_scanner(
+    dialect: Dialect = DIALECT, *, tells: bool = False, polls: bool = False, models: bool = False
+) -> AsyncThinkScanner:
+    """An organizer's scanner; `tells` where its workers are persistent, `polls` where it may ask for its status,
+    `models` where there is a pool of them."""
+    return AsyncThinkScanner(*_forking(tells, polls), "answer", dialect=dialect, models=models)
 
 
 def worker_scanner(
-    dialect: Dialect = DIALECT, *, forks: bool = False, tells: bool = False, models: bool = False
+    dialect: Dialect = DIALECT, *, forks: bool = False, tells: bool = False, polls: bool = False, models: bool = False
 ) -> AsyncThinkScanner:
     """A worker's scanner; `forks` for a worker that may fork other workers. For the others see `organizer_scanner`."""
-    own = ("fork", *(("tell",) if tells else ()), "join") if forks else ()
-    return AsyncThinkScanner(*own, "return", dialect=dialect, models=models)
+    return AsyncThinkScanner(*(_forking(tells, polls) if forks else ()), "return", dialect=dialect, models=models)
+
+
+def _forking(tells: bool, polls: bool) -> tuple[str, ...]:
+    """Elements of agents that may fork."""
+    return ("fork", *(("tell",) if tells else ()), "join", *(("status",) if polls else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,6 +385,11 @@ class Keys:
         self.taken: set[str] = set()
         self.known: set[str] = set()
         """Keys of persistent workers that were joined."""
+
+    @property
+    def free(self) -> int:
+        """Workers that the capacity still allows; below 0 where some wait."""
+        return self._workers - len(self.taken)
 
     def check(self, action: Command) -> FormatError | None:
         """Apply an action; return its format error instead if it has one."""

@@ -1,7 +1,7 @@
 """Fork and join as calls of any chat model: an organizer's calls ↔ the commands of AsyncThink.
 
     fork {"task": sub-query} → id        join {"id": id} → returned text
-    cancel {"id": id}                    status {} → which sub-queries are done
+    cancel {"id": id}                    status {} → which sub-queries are done, and what is left of the budget
     tell {"id": id, "task": sub-query}, where workers are persistent
     fork {"task": sub-query, "model": name}, where there is a pool of models
 
@@ -84,7 +84,9 @@ class ForkCalls:
             ),
             _described(names.join, f"Waits until a worker is done and returns its result. {again}", which),
             _described(names.cancel, "Ends a worker whose result you do not need any more.", which),
-            _described(names.status, "Tells which workers are done, without waiting for any.", {}),
+            _described(
+                names.status, "Tells which workers are done and what is left of the budget, without a wait.", {}
+            ),
             _described(names.tell, "Gives a joined worker, which still knows its work, a next subtask.", which | task),
         ]
         return tuple(tools if self.persistent else tools[:-1])

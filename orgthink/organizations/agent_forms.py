@@ -6,10 +6,10 @@ make calls.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orgthink.grammar.actions import Command, Join, Malformed, Scanner, Tell
+from orgthink.grammar.actions import Command, Join, Malformed, Poll, Scanner, Tell
 from orgthink.grammar.asyncthink import Dialect
 from orgthink.grammar.fork_calls import CallNames, ForkCalls
 from orgthink.grammar.solution import after_thinking
@@ -44,6 +44,8 @@ class TagForm:
     session: Session
     scanner: Scanner
     dialect: Dialect
+    left: Callable[[], str]
+    """What is left of the budget, where it is told at each join; else an empty text."""
     tolerant: bool = False
     """Whether a worker without the tags of a return returns its text, and an empty join says why."""
 
@@ -58,13 +60,17 @@ class TagForm:
         agent, dialect = self.agent, self.dialect
         around = dialect.around_pushed(key, agent.sampled) if pushed else dialect.around(key, agent.last_sampled)
         agent.inject(returned, result.source, around)
+        if left := self.left():
+            agent.inject(f" (left: {left})")
 
     def first_turn(self, note: str) -> str:
         """The first turn of a worker that inherits this agent's context at a Fork."""
         return note
 
     def done(self, command: Command, outcome: str) -> None:
-        """Nothing to tell: the text of the agent holds the command."""
+        """Only a Poll has an outcome to tell: the text of the agent holds the other commands."""
+        if isinstance(command, Poll):
+            self.agent.inject(outcome, around=(" ", f" {self.dialect.status[1]}"))
 
     async def refuse(self, command: Command, why: str) -> None:
         notice = _not_done(why.replace("_", " ").lower() if isinstance(why, FormatError) else why)
@@ -116,6 +122,8 @@ class CallForm:
     """Whether it may have workers."""
     workers: Collection[str]
     """Ids of the workers that it has forked: numbers from 1 on."""
+    left: Callable[[], str]
+    """What is left of the budget, where it is told at each join; else an empty text."""
     offered: ForkCalls = field(default_factory=ForkCalls)
     """Its calls for them."""
     rounds: Rounds | None = None
@@ -155,7 +163,8 @@ class CallForm:
             while (next_due := due()) is not None:
                 yield next_due
             source = self._sources[0] if len(self._sources) == 1 else None
-            self.agent.tell("".join((render_responses(self._responses), *self._pushed)), source)
+            left = (f"left: {text}\n" for text in [self.left()] if text and self._sources)
+            self.agent.tell("".join((render_responses(self._responses), *self._pushed, *left)), source)
 
     def _command(self, call: ToolCall | BadCall) -> Command | None:
         """The command of a call, `None` for a tool call. Its response is an error until the command is done."""

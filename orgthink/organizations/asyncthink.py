@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from orgthink.engines.engine import Tools
 from orgthink.grammar.actions import Answer, Cancel, Command, Deliver, Fork, Join, Malformed, Poll, Return, Tell
 from orgthink.grammar.asyncthink import DIALECT, Dialect, Keys, organizer_scanner, worker_scanner
 from orgthink.grammar.fork_calls import CALL_NAMES, ForkCalls
@@ -22,6 +23,7 @@ from orgthink.runtime.organization import Organization, fork_organization
 from orgthink.runtime.session import Session
 from orgthink.tools.tool import Tool
 from orgthink.tools.toolbox import descriptions, listed
+from orgthink.util.errors import require_at_least
 
 _WORKER_TURNS = {"inherit": ("inherited", "delegate", "alone"), "persistent": ("follow_up",)}
 """Templates of what workers are told by setting."""
@@ -53,6 +55,14 @@ class AsyncThink(Organization):
     workers: Literal["once", "persistent"] = "once"
     """Whether a worker that was joined is over; or it is `persistent`: a Tell gives it another sub-query, on which it
     works with the context that it has."""
+    budget: Literal["call", "status", "join"] = "call"
+    """When agents that fork learn what is left of their tokens, workers and seconds: at each `call` of status;
+    `status`, with tags too, where they write `<STATUS>`; `join`, also in the organizer's prompt and at each result."""
+    path_price: float = 0.0
+    """Points that 1,000 decoding steps on the critical path cost, as the organizer's prompt says. `reward.kind=priced`
+    takes as many off."""
+    token_price: float = 0.0
+    """The same for 1,000 sampled tokens of all agents. Where both are 0, the prompt mentions neither."""
     dialect: Dialect = DIALECT
     """Spelling of the tags."""
     protocol: Literal["tags", "tools", "auto"] = "tags"
@@ -74,6 +84,7 @@ class AsyncThink(Organization):
     name: str = "asyncthink"
 
     def __post_init__(self) -> None:
+        require_at_least(0, self, "path_price", "token_price")
         self.worker_tools.require_other(self._offered.names)
         if self.worker is not None and self._pool:
             raise ValueError("worker is the only worker, and a Fork names members of a pool: leave one of them out")
@@ -101,10 +112,16 @@ class AsyncThink(Organization):
         return self.workers == "persistent"
 
     @property
+    def _polls(self) -> bool:
+        return self.budget != "call"
+
+    @property
     def _extensions(self) -> tuple[str, ...]:
         """Settings beyond the paper that are on: templates that describe them to agents that fork."""
         on = {"inherit": self._inherits, "push": self.delivery == "push", "persistent": self._persistent}
-        return tuple(name for name, is_on in (on | {"pool": bool(self._pool)}).items() if is_on)
+        on |= {"pool": bool(self._pool), "asking": self._polls, "left": self.budget == "join"}
+        on["points"] = self.path_price > 0 or self.token_price > 0
+        return tuple(name for name, is_on in on.items() if is_on)
 
     @property
     def _pool(self) -> Pool:
@@ -142,6 +159,8 @@ class AsyncThink(Organization):
     async def run(self, problem: Problem, session: Session) -> str | None:
         work = _Organized(self, problem, session, await self.worker_tools.opened(self._offered.names))
         organizer = work.agent("organizer", forks=True)
+        if self.budget == "join":
+            work.tell_budget(organizer)
         if self._pool:
             organizer.pay(0.0)  # it has no price: it goes on where none of the cost is left
         answer = await work.done(organizer)
@@ -171,7 +190,7 @@ class _Organized:
         A worker's malformed tags are text: the format errors of section 3.2 are those of organizers.
         """
         settings, team = self.settings, self.teams.setdefault(agent, self._new_team())
-        form, keys = self._form(agent, team.workers), team.keys
+        form, keys = self._form(agent, team), team.keys
         async for command in form.commands(lambda: self._due(agent, keys)):
             if isinstance(command, Malformed) and agent is not self.session.root:
                 continue
@@ -197,7 +216,7 @@ class _Organized:
                     await self.session.cancel(agent, key)
                     form.done(command, "cancelled")
                 case Poll():
-                    form.done(command, team.progress)
+                    form.done(command, f"{team.progress}\nleft: {team.left(agent)}")
                 case Answer(text) | Return(text):
                     return text.strip()
         return form.ending(self.problem)
@@ -281,14 +300,23 @@ class _Organized:
         return child
 
     def agent(self, role: str, *, forks: bool, **values: str) -> Agent:
-        """A new agent. If it works by calls, its prompt or its engine describes them."""
-        values = {"context": self._context} | values
+        messages, tools = self._briefing(role, forks=forks, **values)
+        return self.session.agent(role, messages, tools=tools)
+
+    def tell_budget(self, organizer: Agent) -> None:
+        """Tell the organizer in its prompt what it may use, which only the agent itself knows."""
+        left = self._text("left", calls=self._calls("organizer"), amounts=self._new_team().left(organizer))
+        organizer.reprompt(self._briefing("organizer", forks=True, left=left)[0])
+
+    def _briefing(self, role: str, *, forks: bool, **values: str) -> tuple[tuple[Message, ...], Tools]:
+        """The prompt of a new agent, and what its engine offers it. By calls one of both describes these."""
         template = "organizer" if role == "organizer" else "worker"
-        values |= self._instructions(calls=self._calls(role)) if forks else {}
+        instructions = self._instructions(calls=self._calls(role)) if forks else {}
+        values = {"context": self._context} | instructions | values
         if not self._calls(role):
             named = f"{template}_forks" if template == "worker" and forks else template
             known = named in style_named(self.settings.prompts).templates
-            return self.session.agent(role, self._prompt(named if known else template, **values))
+            return self._prompt(named if known else template, **values), ()
         native, tools = self.session.native_calls(role), self._tools(role)
         own = self.settings._offered.tools if forks else ()
         offered = (*own, *descriptions(tools))
@@ -296,7 +324,7 @@ class _Organized:
         values["using"] = self._prompt("using")[0].content if tools else ""
         if offered and not native:
             values["calling"] = self._prompt("calling", tools=listed(offered))[0].content
-        return self.session.agent(role, self._prompt(f"{template}_tools", **values), tools=offered if native else ())
+        return self._prompt(f"{template}_tools", **values), offered if native else ()
 
     def _instructions(self, *, calls: bool) -> dict[str, str]:
         """What a prompt says of the settings that are on, by the name of the template; and what a worker sees."""
@@ -308,20 +336,22 @@ class _Organized:
         """Context of a worker, in addition to its sub-query."""
         return self.problem.statement if self.settings.worker_context == "question" else self.problem.instruction
 
-    def _form(self, agent: Agent, workers: Mapping[str, Agent]) -> Form:
+    def _form(self, agent: Agent, team: Team) -> Form:
         """The form in which an agent gives commands."""
         organizes, settings = agent is self.session.root, self.settings
         forks = organizes or agent.account.depth > 0
+        left = lambda: team.left(agent) if settings.budget == "join" else ""  # noqa: E731
         if not self._calls(agent.role):
-            dialect, tells, models = settings.dialect, settings._persistent, bool(settings._pool)
-            organizing = organizer_scanner(dialect, tells=tells, models=models)
-            scanner = organizing if organizes else worker_scanner(dialect, forks=forks, tells=tells, models=models)
-            return TagForm(agent, self.session, scanner, dialect, settings.tolerant)
+            dialect = settings.dialect
+            reads = {"tells": settings._persistent, "polls": settings._polls, "models": bool(settings._pool)}
+            organizing = organizer_scanner(dialect, **reads)
+            scanner = organizing if organizes else worker_scanner(dialect, forks=forks, **reads)
+            return TagForm(agent, self.session, scanner, dialect, left, settings.tolerant)
         tools = self._tools(agent.role)
         calls = settings._offered
         others = calls.names.calls if forks else ()
         rounds = settings.worker_tools.rounds(agent, self.session, tools, settings.prompts, others) if tools else None
-        return CallForm(agent, self.session, forks, workers, calls, rounds)
+        return CallForm(agent, self.session, forks, team.workers, left, calls, rounds)
 
     def _calls(self, role: str) -> bool:
         """Whether agents of a role give commands by calls."""
@@ -341,4 +371,5 @@ class _Organized:
     def _prompt(self, template: str, **values: str) -> tuple[Message, ...]:
         pool = self.settings._pool
         known = {**vars(self.settings._offered.names), "members": pool.text, "default": next(iter(pool.names), "")}
+        known |= {name: f"{getattr(self.settings, name):g}" for name in ("path_price", "token_price")}
         return prompt(self.settings.prompts, template, self.problem, capacity=self.session.capacity, **known | values)

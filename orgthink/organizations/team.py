@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import ceil, inf
 
 from orgthink.grammar.asyncthink import Keys
 from orgthink.runtime.agent import Agent
@@ -27,3 +28,16 @@ class Team:
 
         known = ((key, worker) for key, worker in self.workers.items() if key in keys.taken | keys.known)
         return "\n".join(f"{key}: {state(key, worker)}" for key, worker in known) or "no worker"
+
+    def left(self, agent: Agent) -> str:
+        """What is left of the agent's budget: tokens that it may sample, in all and before the next result; tokens of
+        all agents; workers that it may fork; and seconds. What nothing limits is not named."""
+        own, together, seconds = agent.tokens_left, agent.account.left("tokens"), agent.seconds_left
+        amounts = {
+            "tokens": own,
+            "tokens at a time": agent.longest_reply if agent.longest_reply < own else inf,
+            "tokens of all agents": together if own < together else inf,
+            "workers": min(self.keys.free, agent.account.left("forks")) if agent.account.depth > 0 else 0,
+            "seconds": ceil(seconds) if seconds < inf else inf,
+        }
+        return ", ".join(f"{name} {max(0, amount):.0f}" for name, amount in amounts.items() if amount < inf)

@@ -18,7 +18,7 @@ from orgthink.engines.engine import (
     Tools,
     advance_seed,
 )
-from orgthink.grammar.actions import Action, Answer, Command, Event, Join, Return, Scanner, Think
+from orgthink.grammar.actions import Action, Answer, Command, Event, Join, Poll, Return, Scanner, Think
 from orgthink.record.episode import (
     CancelSource,
     Edge,
@@ -113,10 +113,10 @@ class Decoder(GrowingContext):
     async def act(self, scanner: Scanner, due: Due = lambda: None) -> AsyncGenerator[Command]:
         """Decode, and yield what the agent does as soon as its text says so. Decoding goes on meanwhile.
 
-        After a Join it pauses: inject the result, then take the next action. It also pauses for what is `due`, between
-        two tokens outside of tags and elements. It ends after an Answer or a
-        Return, at the end of the text, or at a limit; `stop` then says why. If the caller leaves it earlier, decoding
-        continues until `interrupt` or the next `act`. Raises EngineError.
+        After a Join or a Poll it pauses: inject the result, then take the next action. It also pauses for what is
+        `due`, between two tokens outside of tags and elements. It ends after an Answer or a Return, at the end of the
+        text, or at a limit; `stop` then says why. If the caller leaves it earlier, decoding continues until
+        `interrupt` or the next `act`. Raises EngineError.
         """
         await self.rest()
         while self.stop is None:
@@ -202,7 +202,7 @@ class Decoder(GrowingContext):
         try:
             async for chunk in segment.stream:
                 for action in self._actions(chunk, scanner):
-                    if isinstance(action, Join | Answer | Return):
+                    if isinstance(action, Join | Poll | Answer | Return):
                         await self._end_at(action)
                         yield action
                         return
@@ -215,7 +215,7 @@ class Decoder(GrowingContext):
                 if finish is None and whole and due() is not None:
                     self._paused = True
                     return
-                if finish is None and segment.shares and self._tokens_left() < 1 and self.steps < segment.end:
+                if finish is None and segment.shares and self.tokens_left < 1 and self.steps < segment.end:
                     finish = FinishReason.LENGTH  # other agents spent its tokens
                     break
             if finish is None:
@@ -255,7 +255,7 @@ class Decoder(GrowingContext):
         requested = replace(sampling, stop=(*sampling.stop, *scanner.stops))
         stream = self._backing.engine.stream(replace(self._context, signals=scanner.signals), requested)
         self._stream = stream
-        return _Segment(stream, self.steps + sampling.max_tokens, self._tokens_left() < inf)
+        return _Segment(stream, self.steps + sampling.max_tokens, self.tokens_left < inf)
 
     def _actions(self, chunk: Chunk, scanner: Scanner) -> Iterator[Action]:
         """Take the tokens of a chunk and yield its actions, each after the tokens up to its end.
@@ -277,15 +277,15 @@ class Decoder(GrowingContext):
                 return
 
     async def _end_at(self, action: Action) -> None:
-        """Stop decoding at an action: pause at a Join, end at others."""
+        """Stop decoding at an action: pause at a Join or a Poll, end at others."""
         await self.rest()
-        self._paused = isinstance(action, Join)
+        self._paused = isinstance(action, Join | Poll)
         self.stop = None if self._paused else StopReason.DONE
 
     def _next_sampling(self) -> Sampling | None:
         """Settings of the next segment; `None` if the budget is spent."""
         assert self._backing is not None
-        tokens, base = self._tokens_left(), self._backing.sampling
+        tokens, base = self.tokens_left, self._backing.sampling
         if tokens < 1 or self.account.left("turns") < 1 or (not self._paid and self.account.left("cost") <= 0):
             return None
         self.account.spend("turns", 1)
@@ -300,7 +300,7 @@ class Decoder(GrowingContext):
 
     def _stop_at_length(self, *, short: bool) -> None:
         """The engine stopped at a limit. `short`: it gave fewer tokens than it was asked for."""
-        if self._tokens_left() < 1:
+        if self.tokens_left < 1:
             self._stop_at_budget()
         elif short:  # its context is full
             self.stop, self.exhausted = StopReason.BUDGET, self._full()
@@ -316,8 +316,9 @@ class Decoder(GrowingContext):
         used = sum(span.tokens for span in self._context.spans)
         return Exhausted("context", used, used)
 
-    def _tokens_left(self) -> float:
-        """Tokens left to the agent and to the episode."""
+    @property
+    def tokens_left(self) -> float:
+        """Tokens that it may still sample, by its own limit and the episode's; infinity without one."""
         return min(self._limit - self.steps, self.account.left("tokens"))
 
     def _take(self, chunk: Chunk, first: int, last: int) -> None:

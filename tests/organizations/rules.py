@@ -40,10 +40,16 @@ class Speaker(ScriptedEngine):
 
 
 def organizing(
-    seed: int, *, tools: bool = False, tell: bool = False, models: Sequence[str] = (), names: str = "fork"
+    seed: int,
+    *,
+    tools: bool = False,
+    tell: bool = False,
+    ask: bool = False,
+    models: Sequence[str] = (),
+    names: str = "fork",
 ) -> Callable[[str], str]:
-    """Everybody thinks, forks, joins and tells at random, and ends after some requests. A Fork names one of the models,
-    no model or an unknown one."""
+    """Everybody thinks, forks, joins, tells and asks for the status at random, and ends after some requests. A Fork
+    names one of the models, no model or an unknown one."""
     called = CALL_NAMES[names]
 
     def rule(text: str) -> str:
@@ -63,6 +69,7 @@ def organizing(
             return words + "".join(rng.choices(kinds, k=rng.randrange(1, 4)))
         named = f" model={model}" if model else ""
         kinds = [f" <FORK-{key}{named}> q{rng.randrange(99)} </FORK-{key}>", f" <JOIN-{key}>", " w", " w w w"]
+        kinds += [" <STATUS>"] if ask else []
         joined = [one for one in "123" if f"</JOIN-{one}>" in own]
         kinds += [f" <TELL-{one}> more </TELL-{one}>" for one in ([key, *4 * joined] if tell else [])]
         return words + "".join(f"{rng.choice(kinds)}{' w' * rng.randrange(3)}" for _ in range(rng.randrange(1, 6)))

@@ -181,8 +181,9 @@ def test_a_cancelled_worker_ends_and_its_place_is_free() -> None:
     plans = {"main process": [call("fork", task="a."), ask, cancel, call("join", id=2) + ask, " <ANSWER> 5 </ANSWER>"]}
     workers = {"Subtask: a.": [" w"] * 99, "Subtask: b.": worker(1, "b")}
     episode, _ = play(BY_CALLS, plans | workers, capacity=2)
+    full, free = "left: tokens at a time 1000, workers 0", "left: tokens at a time 1000, workers 1"
     assert [response.value for response in responses_of(episode)] == [
-        "1", "1: at work", "cancelled", "2", "2: at work", "b", "no worker"
+        "1", f"1: at work\n{full}", "cancelled", "2", f"2: at work\n{full}", "b", f"no worker\n{free}"
     ]  # fmt: skip
     first, second = episode.traces[1:]
     assert (first.status, first.stop, first.cancel, first.steps) == (

@@ -316,7 +316,7 @@ def test_by_calls() -> None:
     episode = scripted(organization, [turns[i] for i in (1, 3, 4, 0, 2, 5, 6)])
     assert (episode.answer, kinds(episode)) == ("5", [])
     assert [trace.agent for trace in episode.traces[1:]] == ["organizer/1", "organizer/1#2", "organizer/2"]
-    assert '"value": "1: joined"' in episode.root.text and '"value": "y r2"' in episode.root.text
+    assert r'"value": "1: joined\nleft: ' in episode.root.text and '"value": "y r2"' in episode.root.text
     context = Context((Message("user", "q"),), list(episode.traces[2].spans))
     assert [one["role"] for one in native(context.turns)] == ["user", "assistant", "user", "assistant"]
     sources = [span.source for span in episode.root.spans if span.origin is Origin.INJECTED]

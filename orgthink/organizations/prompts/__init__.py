@@ -34,7 +34,9 @@ from orgthink.util.files import read_whole
 from orgthink.util.registry import Registry
 
 _PARAGRAPH = re.compile(
-    r"^\{(instruction|answer_form|context|forking|using|calling|inherit|push|persistent|pool)\}(\n\n|\Z)", re.MULTILINE
+    r"^\{(instruction|answer_form|context|forking|using|calling|inherit|push|persistent|pool|asking|left|points)\}"
+    r"(\n\n|\Z)",
+    re.MULTILINE,
 )
 
 
