@@ -156,7 +156,7 @@ def policy(form: str, reward: str) -> Policy:
         max_tokens=TOKENS,
         problems=6,
     )
-    how = {"steps": 4, "warmup": 1, "minibatches": 2, "save_every": 2, "record_every": 4}
+    how = {"steps": 6, "warmup": 1, "minibatches": 2, "save_every": 3, "record_every": 6}
     return replace(ASYNCTHINK, settings=replace(ASYNCTHINK.settings, rollout=plan, reward=REWARDS[reward], **how))
 
 

