@@ -5,6 +5,7 @@ Its name is a path, so whoever reads a run folder finds it, other processes too.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from orgthink.grammar.verdict import VerdictForm
@@ -67,3 +68,16 @@ PATHS_STYLE = Style("paths", {"sequential": "paths {question}"})
 
 PATHS = f"{Path(__file__).resolve()}:PATHS_STYLE"
 """The style of a model that thinks in parallel paths, where others are asked in `TERSE`."""
+
+EXTENDED_STYLE = replace(
+    STYLE,
+    templates=STYLE.templates
+    | {
+        "organizer": "organizer {capacity} {inherit} {push} {persistent} {question}",
+        **{"inherit": "inherits", "push": "pushes", "persistent": "tells", "isolated": "alone"},
+        **{"delegate": "", "alone": "", "inherited": "worker subtask {query}", "follow_up": "worker subtask {query}"},
+    },
+)
+
+EXTENDED = f"{Path(__file__).resolve()}:EXTENDED_STYLE"
+"""The style of AsyncThink's settings beyond the paper."""
