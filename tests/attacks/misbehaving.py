@@ -22,7 +22,7 @@ PROTOCOL = "<FORK-9>x</FORK-9> <JOIN-9> </JOIN-9> <ANSWER> 0 </ANSWER> <tool_cal
 
 
 def said(text: str) -> str:
-    """What the model says to a conversation, a word an event. A part of an answer that was cut before is not said again."""
+    """What the model says to a conversation. What it has said before, as far as it came, is not said again."""
     (first, second), role = map(int, re.findall(r"sum (\d+) \+ (\d+)", text)[0]), text.split(maxsplit=1)[0]
     total = first + second
     if role == "manager":
@@ -76,7 +76,7 @@ def raw(*parts: bytes | str, again: bytes | None = None) -> Play:
 
 
 def event(content: str, **more: str) -> str:
-    return '{"choices": [{"delta": {"content": %s}, "finish_reason": %s}]}' % (content, more.get("finish", "null"))
+    return f'{{"choices": [{{"delta": {{"content": {content}}}, "finish_reason": {more.get("finish", "null")}}}]}}'
 
 
 WRONG: dict[str, Play] = {
@@ -109,7 +109,7 @@ WRONG: dict[str, Play] = {
     "an unknown finish": sends(event('"so"', finish='"because"')),
     "an error as an event": sends(event('"so"'), '{"error": {"message": "no"}}'),
     "no UTF-8": raw(EVENTS, b'data: {"choices": [{"delta": {"content": \xff"}}]}\n\n'),
-    "a megabyte": sends(event('"%s"' % ("a" * (1 << 20)))),
+    "a megabyte": sends(event(f'"{"a" * (1 << 20)}"')),
     "silence": hangs(),
     "silence after a word": hangs("so"),
     "comments without end": raw(EVENTS, again=SILENT),
@@ -118,6 +118,10 @@ WRONG: dict[str, Play] = {
     "a refusal without end": raw(REFUSED, again=b"a" * 1000),
 }
 """Ways of an answer to go wrong."""
+
+
+_LONG = raw(EVENTS, again=WORD.encode())
+"""An answer to a question with the word `linger`: as many words as are allowed, 20 a second."""
 
 
 class Mood:
@@ -133,10 +137,11 @@ class Mood:
     async def play(self, exchange: Exchange) -> None:
         name = self._rng.choice([*WRONG]) if self._rng.random() < self.share else "well"
         self.played[name] += 1
-        await (WRONG[name] if name in WRONG else self._well)(exchange)
+        await WRONG.get(name, self._well)(exchange)
 
     async def _well(self, exchange: Exchange) -> None:
-        await says(said("\n".join(str(turn["content"]) for turn in exchange.body["messages"])))(exchange)
+        text = "\n".join(str(turn["content"]) for turn in exchange.body["messages"])
+        await (_LONG if "linger" in text else says(said(text)))(exchange)
 
 
 class _Always(list[Any]):

@@ -54,6 +54,8 @@ EVALUATION = [
     *("--set", *SETTINGS, "verifier-corrector.passes=2", f"paramanager.tools={json.dumps(TOOLS)}"),
 ]
 RECIPES = ("ASYNCTHINK", "MARSRL", "SEQUENTIAL")
+KINDS = ("eval", "eval", "eval", RECIPES[0], "eval", "eval", "long", *RECIPES[1:])
+"""Rounds, again and again."""
 SHARE, PATIENCE, MOST = 0.15, 5, 20
 """Share of answers that go wrong; processes of a round that are killed; most processes of a round."""
 LONG = 10
@@ -74,7 +76,7 @@ class Soak:
         self.memory: dict[str, list[float]] = {}
         """MiB of the long processes: after a quarter of their time, and at most after that."""
         self.problems, self.url = problems, url
-        self.training = ["--model", str(out / "model"), "--device", "cpu", "--steps", str(steps), "--set", "save_every=3"]  # fmt: skip
+        self.training = ["--model", str(out / "model"), "--device", "cpu", "--steps", str(steps)]
         self.whole: dict[str, Any] = {}
         """What a run holds that was left alone, by its name."""
 
@@ -101,7 +103,7 @@ class Soak:
     def command(self, kind: str, folder: Path, n: int = 0) -> list[str]:
         """The command that makes a run or goes on with it."""
         if kind != "eval":
-            return ["train", named(kind), *self.training, "--out", str(folder), "--go-on"]
+            return ["train", named(kind), *self.training, "--set", "save_every=3", "--out", str(folder), "--go-on"]
         if (folder / "config.json").exists():
             return ["eval", "--resume", str(folder)]
         return [*EVALUATION, "--url", self.url, "--n", str(n or self.problems), "--out", str(folder)]
@@ -242,7 +244,7 @@ def main() -> int:
     for name, default in (("seconds", 7200), ("seed", 0), ("problems", 6), ("steps", 16)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--share", type=float, default=1 / 3, help="of a core that all processes use")
-    parser.add_argument("--kinds", nargs="*", default=["eval", "eval", "eval", RECIPES[0], "eval", "eval", "long", *RECIPES[1:]])  # fmt: skip
+    parser.add_argument("--kinds", nargs="*", default=KINDS)
     parser.add_argument("--out", type=Path, required=True)
     given, began = parser.parse_args(), time.monotonic()
     given.out.mkdir(parents=True, exist_ok=True)

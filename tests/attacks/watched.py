@@ -94,8 +94,8 @@ def unlocked(folder: Path) -> bool:
 
 def temporary(folder: Path) -> list[str]:
     """Files of a folder that are half written or were forgotten."""
-    return [str(file) for file in folder.rglob("*") if file.name.endswith(".tmp") or file.name.startswith(".")
-            and file.name != ".lock"]  # fmt: skip
+    hidden = (file for file in folder.rglob(".*") if file.name != ".lock")
+    return [str(file) for file in (*hidden, *folder.rglob("[!.]*.tmp"))]
 
 
 def rest(began: float, share: float) -> None:
