@@ -222,6 +222,17 @@ def test_episodes_to_be_done_again_move_away(tmp_path: Path):
     assert moved == [episode(1), episode(2)]
 
 
+def test_temporary_files_of_a_killed_process_are_removed(tmp_path: Path):
+    """Not those of commands that write into the folder without its lock: they may be at work."""
+    folder = RunFolder.create(tmp_path / "run", "eval", {})
+    left, others = [".summary.json.0a.tmp", ".config.json.0b.tmp"], [".view.html.0c.tmp", ".rows.jsonl.0d.tmp"]
+    for name in (*left, *others):
+        (folder.path / name).touch()
+    with folder.journal(redo=None):
+        pass
+    assert sorted(path.name for path in folder.path.glob(".*.tmp")) == sorted(others)
+
+
 def test_only_one_process_appends(tmp_path: Path):
     folder = new(tmp_path / "run")
     with folder.journal(), pytest.raises(UserError, match="another process"), folder.journal():

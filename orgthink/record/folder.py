@@ -246,7 +246,7 @@ class RunFolder:
 
     @contextmanager
     def journal(self, redo: Callable[[Episode], bool] | None = lambda episode: False) -> Iterator[Journal]:
-        """Open the run for appending, in one process at a time. Removes an incomplete last line.
+        """Open the run for appending, in one process at a time. Removes an incomplete last line and temporary files.
 
         Moves episodes for which `redo` is true to failed.jsonl. With `None` no episodes are read. UserError if another
         process writes to the folder, or started another run in it.
@@ -254,6 +254,8 @@ class RunFolder:
         with locked(self.path):
             if json.dumps(RunFolder.open(self.path).config) != json.dumps(self.config):
                 raise UserError(f"another process started another run in {self.path}: choose another folder")
+            for abandoned in chain.from_iterable(self.path.glob(f".{name}.*.tmp") for name in _DATA):
+                abandoned.unlink()  # of a killed process
             episodes = [] if redo is None else self._settle(redo)
             with open_to_append(self.episodes_file) as file, open_to_append(self.path / "metrics.jsonl") as metrics:
                 cut_torn_line(metrics)
@@ -286,8 +288,6 @@ class RunFolder:
 
     def _settle(self, redo: Callable[[Episode], bool]) -> list[Episode]:
         """Remove an incomplete last line and the episodes to run again; return the others."""
-        for abandoned in self.path.glob(f".{self.episodes_file.name}.*.tmp"):  # of a killed process
-            abandoned.unlink()
         lines, failed = list[_EpisodeLine](), list[_EpisodeLine]()
         for line in _lines(self.episodes_file):
             (failed if redo(line.episode) else lines).append(line)
