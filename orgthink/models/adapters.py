@@ -30,6 +30,10 @@ _PLAIN: dict[str, Any] = {
     "layers_to_transform": None,
     "rank_pattern": {},
     "alpha_pattern": {},
+    "layer_replication": None,
+    "alora_invocation_tokens": None,
+    "use_qalora": False,
+    "init_lora_weights": True,
 }
 """Entries of an adapter's config that are supported, each with its only supported value."""
 
@@ -66,7 +70,8 @@ def adapters_in(folder: Path) -> dict[str, Adapter]:
 
 def adapter_in(folder: Path) -> Adapter:
     """The adapter of a folder. UserError for one that is missing, damaged or not supported."""
-    from orgthink.models.lora import Adapter, read_tensors
+    from orgthink.models.lora import Adapter
+    from orgthink.models.weights import read_tensors
 
     with user_input():
         return Adapter(_settings(folder), read_tensors(folder / WEIGHTS))
@@ -74,13 +79,14 @@ def adapter_in(folder: Path) -> Adapter:
 
 def merged(adapter: Path, base: Path) -> Path:
     """The folder of the base with the adapter merged in. UserError for an adapter of another model."""
-    from orgthink.models.model_files import ModelFiles, is_own
+    from orgthink.models.model_files import ModelFiles, is_own, model_files
     from orgthink.models.trainable import open_trainable
 
     weights = adapter / WEIGHTS
     if not weights.is_file():
         raise UserError(f"{adapter} has no {WEIGHTS}")
-    sizes = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(base.glob("*.safetensors"))]
+    copied = [*sorted(base.glob("*.safetensors")), *model_files(base), *adapter.glob("orgthink.json")]
+    sizes = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in copied]
     key = hashlib.sha256(f"{base} {sizes} {sha256(weights)} {sha256(adapter / CONFIG)}".encode()).hexdigest()[:12]
     folder = cache() / f"{adapter.resolve().name}-{key}"
     if folder.is_dir():
@@ -118,7 +124,8 @@ def _settings(adapter: Path) -> Any:
 
     config = json_object(adapter / CONFIG)
     for name, value in _PLAIN.items():
-        if (found := config.get(name, value)) != value and found:
+        leaves_base = ("gaussian", "eva", "orthogonal")  # other starts of the weights change those of the base
+        if (found := config.get(name, value)) != value and found and found not in leaves_base:
             raise UserError(f"{adapter / CONFIG}: {name} is {found!r}, which is not supported: merge it with PEFT")
     targets = config.get("target_modules")
     names = [targets] if isinstance(targets, str) else targets

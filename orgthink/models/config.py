@@ -81,8 +81,10 @@ class DecoderConfig:
 
     @property
     def fewest_parameters(self) -> int:
-        """Those of the embedding and the MLPs alone."""
-        return self.hidden_size * (self.vocab_size + 3 * self.num_hidden_layers * self.intermediate_size)
+        """Those of the embedding, the attention and the MLPs, without norms and biases."""
+        attention = 2 * (self.num_attention_heads + self.num_key_value_heads) * self.head_dim
+        layers = self.num_hidden_layers * (attention + 3 * self.intermediate_size)
+        return self.hidden_size * (self.vocab_size + layers)
 
     def save(self, folder: Path, *, eos_token_id: int, pad_token_id: int, dtype: str = "float32") -> None:
         """Write the `config.json` of a new model, a plain Qwen3, that transformers and vLLM open."""
@@ -133,17 +135,17 @@ def _config(raw: Mapping[str, Any], folder: Path) -> DecoderConfig:
     if sizes["head_dim"] % 2:
         raise ValueError(f"{folder / 'config.json'}: head_dim is {sizes['head_dim']}: rotary positions need pairs")
     biased = architecture == "Qwen2ForCausalLM"
-    sliding = _sliding_layers(architecture, raw, sizes["num_hidden_layers"])
+    sliding = read.sliding_layers(architecture)
     rope, sliding_rope = read.ropes(architecture)
     return DecoderConfig(
         **sizes,
         rms_norm_eps=read.number("rms_norm_eps"),
-        tie_word_embeddings=bool(raw["tie_word_embeddings"]),
+        tie_word_embeddings=read.flag("tie_word_embeddings"),
         architecture=architecture,
         activation=read.activation(),
-        qkv_bias=biased or bool(raw.get("attention_bias")),
-        output_bias=not biased and bool(raw.get("attention_bias")),
-        mlp_bias=bool(raw.get("mlp_bias")),
+        qkv_bias=biased or read.flag("attention_bias"),
+        output_bias=not biased and read.flag("attention_bias"),
+        mlp_bias=read.flag("mlp_bias"),
         rope=rope,
         sliding_rope=sliding_rope,
         sliding_window=read.size("sliding_window") if sliding else None,
@@ -156,6 +158,7 @@ def _defaults(architecture: str, raw: Mapping[str, Any]) -> dict[str, Any]:
     """What transformers assumes where a `config.json` says nothing."""
     gemma, heads, width = architecture == "Gemma3ForCausalLM", raw.get("num_attention_heads"), raw.get("hidden_size")
     defaults: dict[str, Any] = {"rms_norm_eps": 1e-6, "tie_word_embeddings": gemma, "hidden_act": "silu"}
+    defaults["max_window_layers"] = 28
     if type(heads) is int and type(width) is int and heads > 0:
         defaults |= {"num_key_value_heads": heads, "head_dim": width // heads}
     if architecture == "Qwen3ForCausalLM":
@@ -165,21 +168,8 @@ def _defaults(architecture: str, raw: Mapping[str, Any]) -> dict[str, Any]:
     if gemma:
         defaults |= {"head_dim": 256, "hidden_act": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256}
         defaults |= {"sliding_window": 4096, "rope_theta": 1e6, "rope_local_base_freq": 1e4}
+        defaults["sliding_window_pattern"] = raw.get("_sliding_window_pattern") or 6
     return defaults
-
-
-def _sliding_layers(architecture: str, raw: Mapping[str, Any], layers: int) -> frozenset[int]:
-    kinds, window = raw.get("layer_types"), raw.get("sliding_window")
-    if architecture == "MistralForCausalLM":
-        return frozenset(range(layers)) if window is not None else frozenset()
-    if architecture == "LlamaForCausalLM" or (architecture.startswith("Qwen") and not raw.get("use_sliding_window")):
-        return frozenset()
-    if isinstance(kinds, list):
-        return frozenset(i for i, kind in enumerate(kinds) if kind == "sliding_attention")
-    if architecture == "Gemma3ForCausalLM":
-        pattern = raw.get("sliding_window_pattern") or raw.get("_sliding_window_pattern") or 6
-        return frozenset(i for i in range(layers) if (i + 1) % pattern)
-    return frozenset(range(int(raw.get("max_window_layers", 28)), layers)) if window is not None else frozenset()
 
 
 class _Reader:
@@ -188,10 +178,19 @@ class _Reader:
     def __init__(self, raw: Mapping[str, Any], folder: Path) -> None:
         self._raw, self._file = raw, folder / "config.json"
 
-    def size(self, name: str) -> int:
+    def size(self, name: str, least: int = 1) -> int:
         value = self._raw[name]
-        if type(value) is not int or not 1 <= value <= LARGEST:
-            raise ValueError(f"{self._file}: {name} is {value!r}: it must be a whole number from 1 to {LARGEST:,}")
+        if type(value) is not int or not least <= value <= LARGEST:
+            raise ValueError(
+                f"{self._file}: {name} is {value!r}: it must be a whole number from {least} to {LARGEST:,}"
+            )
+        return value
+
+    def flag(self, name: str) -> bool:
+        """A switch; off without one."""
+        value = self._raw.get(name, False)
+        if type(value) is not bool:
+            raise ValueError(f"{self._file}: {name} is {value!r}: it must be true or false")
         return value
 
     def number(self, name: str, values: Mapping[str, Any] | None = None) -> float:
@@ -210,6 +209,24 @@ class _Reader:
             raise UnknownArchitecture(f"{self._file} lets tokens see later ones")
         return name
 
+    def sliding_layers(self, architecture: str) -> frozenset[int]:
+        kinds, layers = self._raw.get("layer_types"), range(self.size("num_hidden_layers"))
+        has_window = self._raw.get("sliding_window") is not None
+        if architecture == "MistralForCausalLM":
+            return frozenset(layers if has_window else ())
+        if architecture == "LlamaForCausalLM" or (
+            architecture.startswith("Qwen") and not self.flag("use_sliding_window")
+        ):
+            return frozenset()
+        if kinds is not None:
+            if type(kinds) is not list or len(kinds) != len(layers) or any(kind not in _LAYERS for kind in kinds):
+                raise ValueError(f"{self._file}: layer_types must be {' or '.join(_LAYERS)} for each layer")
+            return frozenset(i for i, kind in enumerate(kinds) if kind == _LAYERS[0])
+        if architecture == "Gemma3ForCausalLM":
+            pattern = self.size("sliding_window_pattern")
+            return frozenset(i for i in layers if (i + 1) % pattern)
+        return frozenset(layers[self.size("max_window_layers", 0) :] if has_window else ())
+
     def ropes(self, architecture: str) -> tuple[Rope, Rope | None]:
         """Those of layers that see the whole text, and of layers with a sliding window."""
         raw = self._raw
@@ -219,12 +236,12 @@ class _Reader:
             "partial_rotary_factor": raw.get("partial_rotary_factor", 1),
         }
         scaling = raw.get("rope_scaling") or {}
-        if not isinstance(given, Mapping) or not isinstance(scaling, Mapping):
+        parts = [given.get(f"{kind}_attention") or {} for kind in ("full", "sliding")] if type(given) is dict else []
+        if not parts or any(type(table) is not dict for table in (scaling, *parts)):
             raise ValueError(f"{self._file}: its rotary parameters are no table of names and values")
         if architecture != "Gemma3ForCausalLM":
             return self._rope(plain | dict(scaling) | dict(given)), None
-        local = plain | {"rope_theta": raw["rope_local_base_freq"]}
-        whole, sliding = given.get("full_attention") or {}, given.get("sliding_attention") or {}
+        local, (whole, sliding) = plain | {"rope_theta": raw["rope_local_base_freq"]}, parts
         return self._rope(plain | dict(scaling) | dict(whole)), self._rope(local | dict(sliding))
 
     def _rope(self, values: Mapping[str, Any]) -> Rope:
@@ -244,6 +261,9 @@ class _Reader:
         }
         return Rope(theta, kind, truncate=bool(present.get("truncate", True)), **numbers)
 
+
+_LAYERS = ("sliding_attention", "full_attention")
+"""Kinds of layers that are computed."""
 
 _ROPE_FIELDS = {
     "factor": "factor",

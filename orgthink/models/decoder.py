@@ -209,7 +209,7 @@ class Decoder(nn.Module):
         """
         config = DecoderConfig.load(folder)
         weights = read_weights(folder)
-        if config.fewest_parameters > sum(weight.numel() for weight in weights.values()):
+        if config.fewest_parameters > 2 * sum(weight.numel() for weight in weights.values()):  # others are named below
             raise ValueError(f"{folder} lacks the weights of a model as large as its config.json says")
         model = cls(config).to(dtype)
         try:
@@ -292,17 +292,23 @@ class Decoder(nn.Module):
     def from_hf(self, weights: Mapping[str, Tensor]) -> None:
         """Copy weights with Hugging Face names into this model. KeyError for one that is missing, RuntimeError for one
         of another shape or that the model does not have."""
-        self.load_state_dict(from_hf(self._own_weights, weights, gemma=self.config.is_gemma), strict=False)
+        new = from_hf(self._own_weights, weights, self._qkv_rows, gemma=self.config.is_gemma)
+        self.load_state_dict(new, strict=False)
 
     @torch.no_grad()
     def to_hf(self) -> dict[str, Tensor]:
         """Weights under Hugging Face names, with an adapter merged in, but not those of roles."""
-        rows, weights = [heads * self.config.head_dim for heads in self.layers[0].heads], self._own_weights
+        weights = self._own_weights
         for name, module in self.named_modules():
             if isinstance(module, Linear) and isinstance(module.adapter, Lora):
                 weight = weights[f"{name}.weight"]
                 weights[f"{name}.weight"] = weight + module.adapter.change().to(weight.dtype)
-        return to_hf(weights, rows, gemma=self.config.is_gemma)
+        return to_hf(weights, self._qkv_rows, gemma=self.config.is_gemma)
+
+    @property
+    def _qkv_rows(self) -> list[int]:
+        """Rows of the queries, keys and values of a layer."""
+        return [heads * self.config.head_dim for heads in self.layers[0].heads]
 
     @property
     def _own_weights(self) -> dict[str, Tensor]:

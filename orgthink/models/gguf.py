@@ -178,6 +178,7 @@ def _tensors(reader: _Reader, config: PreTrainedConfig) -> tuple[dict[str, Reade
     kind = config.model_type.removesuffix("_text")
     architecture = next(one for one, name in MODEL_ARCH_NAMES.items() if name == kind)
     names = get_tensor_name_map(architecture, config.num_hidden_layers)
+    _require_dense(reader)
     theirs = {f"{names.get_name(stem)}.{end}": f"{stem}.{end}" for stem, _, end in (n.rpartition(".") for n in shapes)}
     known = {tensor.name: tensor for tensor in reader.tensors if tensor.name != "rope_freqs.weight"}
     if unequal := sorted(theirs.keys() ^ known.keys()):
@@ -186,6 +187,16 @@ def _tensors(reader: _Reader, config: PreTrainedConfig) -> tuple[dict[str, Reade
         if (shape := tuple(reversed(known[name].shape.tolist()))) != shapes[ours]:
             raise ValueError(f"{name} has the shape {shape} in place of {shapes[ours]}")
     return {ours: known[name] for name, ours in theirs.items()}, [type(model).__name__]
+
+
+def _require_dense(reader: _Reader) -> None:
+    """ValueError unless the data of each tensor begins where that before it ends, as llama.cpp demands it. Otherwise an
+    offset or a type is damaged, and other numbers would be read."""
+    at, step = reader.data_offset, int(reader.alignment)
+    for tensor in sorted(reader.tensors, key=lambda one: one.data_offset):
+        if tensor.data_offset != at:
+            raise ValueError(f"{tensor.name} begins at byte {tensor.data_offset}, not {at}")
+        at += -(-int(tensor.n_bytes) // step) * step
 
 
 def _write_weights(tensors: Mapping[str, ReaderTensor], folder: Path, config: PreTrainedConfig) -> None:

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from orgthink.models.config import DecoderConfig
 from orgthink.models.decoder import Attend
-from orgthink.models.lora import ADAPTER, LoraSettings, read_tensors
+from orgthink.models.lora import ADAPTER, LoraSettings
 from orgthink.models.model_files import indexed_weights
 from orgthink.models.tree_attention import tree_attention
-from orgthink.models.weights import require_finite
+from orgthink.models.weights import read_tensors, require_finite
 from orgthink.util.errors import UserError, explained
 from orgthink.util.install import needing
 from orgthink.util.tabular import json_object

@@ -11,13 +11,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from orgthink.models.weights import require_finite
-from orgthink.util.errors import explained
-from orgthink.util.files import require_file_to_read
+from orgthink.models.weights import read_tensors
 
 ADAPTER = "adapter"
 """Subfolder of a model folder that holds the adapter. The model's weights have it merged in."""
@@ -189,12 +186,3 @@ def read_adapter(folder: Path, adapters: Sequence[Lora]) -> None:
         raise ValueError(f"{file} holds another adapter: its layers or its rank are not those of this model")
     for name, matrix in wanted.items():
         matrix.copy_(weights[name])
-
-
-def read_tensors(file: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file. ValueError if it is missing or damaged."""
-    with explained(f"{file} cannot be read", SafetensorError, OSError, by=ValueError):
-        require_file_to_read(file)
-        weights = load_file(file)
-    require_finite(weights, file)
-    return weights

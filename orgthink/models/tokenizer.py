@@ -307,7 +307,7 @@ def _marks(folder: Path) -> dict[str, str]:
     """Texts of the tokens for the beginning and the end of a text, which templates use."""
     config = _json(folder / "tokenizer_config.json")
     found = {name: config.get(name) for name in ("bos_token", "eos_token")}
-    return {name: mark["content"] if isinstance(mark, dict) else mark for name, mark in found.items() if mark}
+    return {name: mark.get("content", "") if isinstance(mark, dict) else mark for name, mark in found.items() if mark}
 
 
 def _eos_ids(folder: Path) -> frozenset[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -11,7 +11,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from orgthink.models.model_files import indexed_weights
 from orgthink.util.errors import explained
+from orgthink.util.files import require_file_to_read
 
 _OUTER = {
     "embedding.weight": "model.embed_tokens.weight",
@@ -42,14 +44,22 @@ _UNUSED = re.compile(r"rotary_emb\.inv_freq$|^lm_head\.weight$")
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """The tensors of all safetensors files of a folder. ValueError for a file that cannot be read."""
-    weights: dict[str, Tensor] = {}
-    for file in sorted(folder.glob("*.safetensors")):
-        if not file.is_file():  # a pipe would be waited for
-            raise ValueError(f"{file} is not a file")
-        with explained(f"{file} cannot be read", SafetensorError, MemoryError, by=ValueError):
-            weights |= load_file(file)
-    require_finite(weights, folder)
+    """The tensors of a folder: of model.safetensors or else of the files that an index names, as in transformers; or of
+    all safetensors files. ValueError for a file that cannot be read."""
+    named = {whole.name} if (whole := folder / "model.safetensors").exists() else indexed_weights(folder)
+    files = [folder / name for name in sorted(named)] or sorted(folder.glob("*.safetensors"))
+    return {name: weight for file in files for name, weight in read_tensors(file).items()}
+
+
+def read_tensors(file: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file. ValueError if it is missing or damaged, or if they are no weights."""
+    with explained(f"{file} cannot be read", SafetensorError, OSError, MemoryError, by=ValueError):
+        require_file_to_read(file)
+        weights = load_file(file)
+    for name, weight in weights.items():
+        if not weight.is_floating_point():  # a model in floating point would take them silently
+            raise ValueError(f"{file}: {name} has numbers of type {str(weight.dtype).removeprefix('torch.')}")
+    require_finite(weights, file)
     return weights
 
 
@@ -60,18 +70,22 @@ def require_finite(weights: Mapping[str, Tensor], source: Path) -> None:
             raise ValueError(f"{source}: {name} has numbers that are not finite")
 
 
-def from_hf(names: Iterable[str], weights: Mapping[str, Tensor], *, gemma: bool) -> dict[str, Tensor]:
-    """The weights of a decoder with these `names`, from those under Hugging Face names. KeyError for one that is
-    missing, RuntimeError for one that has no place in the decoder."""
-    state, used = dict[str, Tensor](), set[str]()
-    for name in names:
-        theirs = _parts(name, gemma)
-        parts = [weights[part] for part in theirs]
-        state[name] = torch.cat(parts) if len(parts) > 1 else parts[0]
-        used.update(theirs)
-    if unknown := [name for name in weights if name not in used and not _UNUSED.search(name)]:
+def from_hf(
+    own: Mapping[str, Tensor], weights: Mapping[str, Tensor], qkv_rows: Sequence[int], *, gemma: bool
+) -> dict[str, Tensor]:
+    """New weights in place of a decoder's `own`, from those under Hugging Face names. KeyError for one that is missing,
+    RuntimeError for one of another shape, or that has no place in the decoder."""
+    wanted = to_hf(own, qkv_rows, gemma=gemma)
+    for name, weight in wanted.items():
+        if weights[name].shape != weight.shape:
+            raise RuntimeError(f"{name} has the shape {tuple(weights[name].shape)} in place of {tuple(weight.shape)}")
+    if unknown := [name for name in weights if name not in wanted and not _UNUSED.search(name)]:
         raise RuntimeError(f"{unknown[0]} has no place in the model")
-    return state
+    head, embedding = _OUTER["head.weight"], _OUTER["embedding.weight"]
+    if head in weights.keys() - wanted.keys() and not torch.equal(weights[head], weights[embedding]):
+        raise RuntimeError(f"tie_word_embeddings is true, but {head} is not {embedding}")
+    parts = {name: [weights[part] for part in _parts(name, gemma)] for name in own}
+    return {name: torch.cat(some) if len(some) > 1 else some[0] for name, some in parts.items()}
 
 
 def to_hf(state: Mapping[str, Tensor], qkv_rows: Sequence[int], *, gemma: bool) -> dict[str, Tensor]:
