@@ -157,8 +157,12 @@ def _config(raw: Mapping[str, Any], folder: Path) -> DecoderConfig:
 def _defaults(architecture: str, raw: Mapping[str, Any]) -> dict[str, Any]:
     """What transformers assumes where a `config.json` says nothing."""
     gemma, heads, width = architecture == "Gemma3ForCausalLM", raw.get("num_attention_heads"), raw.get("hidden_size")
-    defaults: dict[str, Any] = {"rms_norm_eps": 1e-6, "tie_word_embeddings": gemma, "hidden_act": "silu"}
-    defaults["max_window_layers"] = 28
+    defaults: dict[str, Any] = {
+        "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": gemma,
+        "hidden_act": "silu",
+        "max_window_layers": 28,
+    }
     if type(heads) is int and type(width) is int and heads > 0:
         defaults |= {"num_key_value_heads": heads, "head_dim": width // heads}
     if architecture == "Qwen3ForCausalLM":
