@@ -66,7 +66,7 @@ def picked(
 ) -> tuple[Episode, dict[str, Speaker]]:
     """An episode, and the engines of the members."""
     members = {name: Speaker(lambda text: says, model=f"the {name} one") for name in organization.pool}
-    return played(organization, rule, members=members, **limits)[0], members
+    return played(organization, rule, members=members, **{"turns": 40, **limits})[0], members
 
 
 def kinds(episode: Episode) -> list[FormatError]:
@@ -98,6 +98,13 @@ def test_an_unknown_name_is_a_format_error_or_a_line_that_names_the_members(prot
     assert kinds(lenient)[0] is FormatError.UNKNOWN_MODEL and lenient.answer == "5" and len(lenient.traces) == 1
     assert "not done: there is no model 'huge': it is one of small, large" in lenient.root.text
     assert not any(engine.contexts for engine in members.values())
+
+
+@BOTH
+def test_the_members_are_named_as_they_are(protocol: str) -> None:
+    organization = AsyncThink(pool={"Big_One": ""}, tolerant=True, protocol=protocol)
+    episode, _ = picked(organization, one_of(fork(protocol, "one", "Big_Two"), protocol=protocol))
+    assert "there is no model 'Big_Two': it is one of Big_One" in episode.root.text
 
 
 def test_a_refused_name_leaves_its_key_free() -> None:
@@ -348,6 +355,13 @@ def test_events_do_not_depend_on_how_a_text_is_cut(parts: list[str], data: st.Da
     pieces = [text[a:b] for a, b in zip([0, *at], [*at, len(text)], strict=True)]
     events = [event for piece in pieces for event in cut.feed(piece)] + cut.close()
     assert events == [*whole.feed(text), *whole.close()]
+
+
+def test_the_longest_tag_may_come_in_pieces() -> None:
+    text = f"<FORK-999999999  model = '{'b' * 64}' > q </FORK-999999999>"
+    scanner = organizer_scanner(models=True)
+    events = [event for character in text for event in scanner.feed(character)]
+    assert [event.action for event in events] == [Fork("999999999", " q ", "b" * 64)]
 
 
 @given(st.text("ab.:/@-_1", min_size=1, max_size=64), st.sampled_from([Dialect(), Dialect(fork=("<GO{}>", "</GO{}>"))]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,19 @@ def test_a_worker_may_have_tools_and_workers() -> None:
     commands = ["fork", "join", "cancel", "status"]
     assert sorted(names.values(), key=len) == [["double"], commands, [*commands, "double"]]
     assert "double" not in episode.traces[1].spans[0].text and episode.answer == "7"
+
+
+def test_a_member_of_a_pool_has_tools_next_to_calls_of_other_names() -> None:
+    organization = replace(using("tags"), call_names="spawn_agent", pool={"small": "quick"})
+    turn = call("spawn_agent", message="b.") + call("double", number=1) + call("wait_agent", target=1)
+    wrong = call("fork", task="b.")
+    episode, _ = play(organization, [turn, wrong, " both"], depth=2, b=[call("double", number=4), " eight"])
+    assert [(response.name, response.status) for response in responses_of(episode)] == [
+        ("spawn_agent", OK), ("double", OK), ("wait_agent", OK), ("fork", PARSE_ERR)
+    ]  # fmt: skip
+    last = responses_of(episode)[-1].value
+    assert "it is one of double, spawn_agent, wait_agent" in last and "join" not in last
+    assert [trace.role for trace in episode.traces] == ["organizer", "small", "small", "double", "double"]
 
 
 def test_a_worker_without_native_calls_is_told_of_its_tools_in_its_prompt() -> None:
