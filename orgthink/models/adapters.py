@@ -85,8 +85,10 @@ def merged(adapter: Path, base: Path) -> Path:
     weights = adapter / WEIGHTS
     if not weights.is_file():
         raise UserError(f"{adapter} has no {WEIGHTS}")
-    copied = [*sorted(base.glob("*.safetensors")), *model_files(base), *adapter.glob("orgthink.json")]
-    sizes = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in copied]
+    sizes = [
+        (file.name, file.stat().st_size, file.stat().st_mtime_ns)
+        for file in (*sorted(base.glob("*.safetensors")), *model_files(base), *adapter.glob("orgthink.json"))
+    ]
     key = hashlib.sha256(f"{base} {sizes} {sha256(weights)} {sha256(adapter / CONFIG)}".encode()).hexdigest()[:12]
     folder = cache() / f"{adapter.resolve().name}-{key}"
     if folder.is_dir():
@@ -124,8 +126,8 @@ def _settings(adapter: Path) -> Any:
 
     config = json_object(adapter / CONFIG)
     for name, value in _PLAIN.items():
-        leaves_base = ("gaussian", "eva", "orthogonal")  # other starts of the weights change those of the base
-        if (found := config.get(name, value)) != value and found and found not in leaves_base:
+        # The starts of weights that are named here leave those of the base as they are.
+        if (found := config.get(name, value)) not in (value, "gaussian", "eva", "orthogonal") and found:
             raise UserError(f"{adapter / CONFIG}: {name} is {found!r}, which is not supported: merge it with PEFT")
     targets = config.get("target_modules")
     names = [targets] if isinstance(targets, str) else targets

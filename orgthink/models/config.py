@@ -227,8 +227,7 @@ class _Reader:
                 raise ValueError(f"{self._file}: layer_types must be {' or '.join(_LAYERS)} for each layer")
             return frozenset(i for i, kind in enumerate(kinds) if kind == _LAYERS[0])
         if architecture == "Gemma3ForCausalLM":
-            pattern = self.size("sliding_window_pattern")
-            return frozenset(i for i in layers if (i + 1) % pattern)
+            return frozenset(i for i in layers if (i + 1) % self.size("sliding_window_pattern"))
         return frozenset(layers[self.size("max_window_layers", 0) :] if has_window else ())
 
     def ropes(self, architecture: str) -> tuple[Rope, Rope | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic_core import from_json
@@ -45,7 +46,7 @@ class History:
     def response(self) -> Json:
         """The response as it stands: that of the last event at its end, and of the first one before."""
         found = (from_json(self.events[at].partition(b"data: ")[2]).get("response") for at in (-1, 0))
-        return next(filter(None, found))
+        return next(filter(None, found), {})
 
     def tell(self) -> None:
         """Wake the followers."""
@@ -123,9 +124,11 @@ class Background:
 
 
 def _read(file: Path) -> History:
-    """A response that does not run here. One that has no end has failed."""
+    """A response that does not run here. One that has no end has failed; a damaged file has no events."""
     history = History(read_whole(file, LONGEST_LINE))
-    if history.events and history.response["status"] == "in_progress":
-        response = history.response | {"status": "failed", "error": _DIED}
-        history.events.append(numbered("response.failed", len(history.events), response=response))
-    return history
+    with suppress(AttributeError, LookupError, TypeError, ValueError):  # any JSON, or none
+        if history.response["status"] == "in_progress":
+            response = history.response | {"status": "failed", "error": _DIED}
+            history.events.append(numbered("response.failed", len(history.events), response=response))
+        return history
+    return History()
