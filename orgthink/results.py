@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orgthink.evaluation.frontier import draw, panels
 from orgthink.evaluation.plan import Evaluation
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.columns import cells
@@ -80,19 +81,10 @@ class Run:
     def plot(self) -> Figure:
         """Accuracy against the critical path, a point for each organization, with 95 % intervals. `savefig` of the
         figure writes it to a file. UserError without matplotlib."""
-        with needing("plots", "a figure"):
-            from matplotlib import pyplot
-        figure, axes = pyplot.subplots(layout="constrained")
-        pyplot.close(figure)  # a notebook shows what is returned, and not a second time
+        figure, (axes,) = panels(1)
         for name, row in self.summary.items():
-            x, y = row["critical_path_steps"], row["all_correct"]
-            if None not in (x["mean"], y["mean"]):
-                axes.errorbar(
-                    x["mean"], 100 * y["mean"], _errors(y, 100), _errors(x, 1), fmt="o", capsize=3, label=name
-                )
-        axes.set(xlabel="critical path (decoding steps)", ylabel="all correct (%)", ylim=(-3, 103))
-        axes.set_xlim(left=0)
-        axes.legend()
+            if row["all_correct"]["mean"] is not None:
+                draw(axes, [row], "critical_path_steps", name)
         return figure
 
 
@@ -143,9 +135,3 @@ def load_training(path: str | Path) -> Training:
     folder = RunFolder.open(Path(path))
     folder.settings("train", dict)
     return Training(folder.path, max(folder.path.glob("checkpoints/step-*/model"), default=None))
-
-
-def _errors(estimate: dict[str, Any], factor: int) -> list[list[float]] | None:
-    """Distances from the mean to the ends of its interval; `None` without one."""
-    ends = estimate["low"], estimate["high"]
-    return None if None in ends else [[factor * abs(end - estimate["mean"])] for end in ends]

@@ -112,14 +112,10 @@ class AsyncThink(Organization):
         return self.workers == "persistent"
 
     @property
-    def _polls(self) -> bool:
-        return self.budget != "call"
-
-    @property
     def _extensions(self) -> tuple[str, ...]:
         """Settings beyond the paper that are on: templates that describe them to agents that fork."""
         on = {"inherit": self._inherits, "push": self.delivery == "push", "persistent": self._persistent}
-        on |= {"pool": bool(self._pool), "asking": self._polls, "left": self.budget == "join"}
+        on |= {"pool": bool(self._pool), "asking": self.budget != "call", "left": self.budget == "join"}
         on["points"] = self.path_price > 0 or self.token_price > 0
         return tuple(name for name, is_on in on.items() if is_on)
 
@@ -343,7 +339,7 @@ class _Organized:
         left = lambda: team.left(agent) if settings.budget == "join" else ""  # noqa: E731
         if not self._calls(agent.role):
             dialect = settings.dialect
-            reads = {"tells": settings._persistent, "polls": settings._polls, "models": bool(settings._pool)}
+            reads = {"tells": settings._persistent, "polls": settings.budget != "call", "models": bool(settings._pool)}
             organizing = organizer_scanner(dialect, **reads)
             scanner = organizing if organizes else worker_scanner(dialect, forks=forks, **reads)
             return TagForm(agent, self.session, scanner, dialect, left, settings.tolerant)

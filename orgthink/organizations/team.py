@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from dataclasses import dataclass, field
 from math import ceil, inf
 
@@ -32,7 +33,7 @@ class Team:
     def left(self, agent: Agent) -> str:
         """What is left of the agent's budget: tokens that it may sample, in all and before the next result; tokens of
         all agents; workers that it may fork; and seconds. What nothing limits is not named."""
-        own, together, seconds = agent.tokens_left, agent.account.left("tokens"), agent.seconds_left
+        own, together, seconds = agent.tokens_left, agent.account.left("tokens"), agent.over - get_running_loop().time()
         amounts = {
             "tokens": own,
             "tokens at a time": agent.longest_reply if agent.longest_reply < own else inf,

@@ -64,6 +64,7 @@ REWARDS: Registry[type] = Registry(
     {
         "asyncthink": "orgthink.rewards.asyncthink:AsyncThinkReward",
         "paramanager": "orgthink.rewards.paramanager:ParaManagerReward",
+        "priced": "orgthink.rewards.priced:PricedReward",
         "marsrl": "orgthink.rewards.marsrl:MarsReward",
         "shared": "orgthink.credit.shared:SharedCredit",
         "accepted": "orgthink.credit.accepted:AcceptedCredit",

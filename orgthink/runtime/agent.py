@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from math import inf
@@ -105,11 +104,6 @@ class Agent(Decoder):
         assert self.is_code or not self.ready, f"{self.id} has begun"
         self._backing = other._backing
         self._context, self._limit, self._seed = other._context, other._limit, other._seed
-
-    @property
-    def seconds_left(self) -> float:
-        """Seconds to its deadline, or to one above it; infinity without one."""
-        return self.over - asyncio.get_running_loop().time()
 
     def waited(self, seconds: float) -> None:
         """Record that a request of it waited for a place at a client."""

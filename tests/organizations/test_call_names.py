@@ -109,7 +109,8 @@ def test_an_organizer_spawns_waits_messages_and_interrupts() -> None:
     assert (episode.answer, episode.format_faults) == ("5", ())
     assert [(response.name, response.value) for response in responses_of(episode)] == [
         ("spawn_agent", "1"), ("spawn_agent", "2"), ("wait_agent", "found"), ("interrupt_agent", "cancelled"),
-        ("list_agents", "1: joined"), ("send_message", "1"), ("wait_agent", "again"),
+        ("list_agents", "1: joined\nleft: tokens at a time 60, workers 3"), ("send_message", "1"),
+        ("wait_agent", "again"),
     ]  # fmt: skip
     assert [trace.agent for trace in episode.traces[1:]] == ["organizer/1", "organizer/2", "organizer/1#2"]
 
