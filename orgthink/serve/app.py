@@ -45,7 +45,8 @@ PAGE_HEADERS = DATA_HEADERS | {"referrer-policy": "no-referrer", "cross-origin-o
 def server(app: Starlette) -> uvicorn.Server:
     """A server of the application."""
     quiet = {"log_config": None, "log_level": "warning", "access_log": False, "server_header": False}
-    how = {"ws": "none", "lifespan": "off", "proxy_headers": False}
+    # Clients of httpx close idle connections after 5 s. The server must not be the first: it would reset requests.
+    how = {"ws": "none", "lifespan": "off", "proxy_headers": False, "timeout_keep_alive": 10}
     return BoundedServer(uvicorn.Config(WholeRequests(app), http="h11", **quiet, **how))  # type: ignore[arg-type]
 
 

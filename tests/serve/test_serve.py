@@ -119,6 +119,12 @@ def events(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+def test_clients_are_the_first_to_close_idle_connections() -> None:
+    """A request to a connection that the server is closing is lost: the client sees a reset."""
+    expiry = httpx2.Limits().keepalive_expiry
+    assert expiry is not None and serve_app.server(Starlette()).config.timeout_keep_alive > expiry
+
+
 async def test_an_answer_its_usage_and_its_episode(tmp_path: Path) -> None:
     async with serving(tmp_path, organizer) as server:
         models = (await server.client.get("/v1/models")).json()["data"]
