@@ -28,6 +28,7 @@ from orgthink.measure.usage import Price, sampled_tokens, spent, usage
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.sequential import Sequential
 from orgthink.organizations.verifier_corrector import VerifierCorrector
+from orgthink.organizations.votes import MajorityVote
 from orgthink.record.episode import Episode, FormatError, Sampling, Status, StopReason
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
@@ -154,6 +155,12 @@ def test_an_organization_is_a_member() -> None:
     dear, _ = played(replace(organization, prices={"team": 3}), rule)
     assert dear.traces[1].cost == 3.0 and cost(dear) == 5.0
     assert critical_path(dear) == longest_path(dear)
+
+
+def test_what_organizations_need_is_needed_above() -> None:
+    deep = AsyncThink(organizations={"deep": AsyncThink(), "vote": MajorityVote(samples=5)})
+    assert deep.least_depth == 2 and PICKS.least_depth == 1
+    assert deep.identical_agents(2) == {"thinker": 5} and PICKS.identical_agents(2) == {}
 
 
 # Costs
