@@ -168,7 +168,9 @@ class TokenEngine(Engine):
         """Whether the context leaves room for a token. ContextFull if a prompt alone does not."""
         size = sum(len(span.token_ids or ()) for span in context.spans)  # a list of all would be long
         if size >= limit and len(context.spans) == 1:
-            raise ContextFull(f"the prompt of {size} tokens does not fit the model's context of {limit}")
+            raise ContextFull(
+                f"the prompt of {context.spans[0].tokens} tokens does not fit the model's context of {limit}"
+            )
         return size < limit
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -150,9 +151,13 @@ class GrowingContext:
         spans.insert(0, read[key])
 
     def _prompted(self, engine: Engine, messages: tuple[Message, ...]) -> Span:
-        """The span of a prompt. Engines without native calls are not given the tools."""
+        """The span of a prompt. Engines without native calls are not given the tools. A prompt that
+        does not fit keeps only so many ids as show that: to store millions would hold up other threads."""
         tools = self._context.tools if engine.native_calls else ()
-        return engine.prompt(messages, tools) if tools else engine.prompt(messages)
+        span = engine.prompt(messages, tools) if tools else engine.prompt(messages)
+        if engine.max_context is None or span.token_ids is None or len(span.token_ids) <= engine.max_context:
+            return span
+        return replace(span, token_ids=span.token_ids[: engine.max_context + 1])
 
     @property
     def _idle_engine(self) -> Engine:

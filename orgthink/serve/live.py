@@ -13,16 +13,12 @@ from uuid import uuid4
 from orgthink.record.episode import Episode, Problem
 from orgthink.record.folder import Journal
 from orgthink.runtime.agent import Agent, Watcher
-from orgthink.util.terminal import excerpt
 from orgthink.util.threads import UNKNOWN, off_loop
 from orgthink.view.growing import RECENT
 from orgthink.view.pack import listed, opened
 
 RUNNING = "running"
 """Stop reason of an episode or agent that has not ended."""
-QUESTION = 120
-"""Characters of a question by which an episode is listed."""
-
 Row = dict[str, Any]
 """An episode as the page lists it: its numbers, without its agents."""
 
@@ -30,9 +26,9 @@ Row = dict[str, Any]
 class Running:
     """An episode at work. `watch` is its watcher and passes events on to the client's."""
 
-    def __init__(self, problem: Problem, organization: str, capacity: int, client: Watcher) -> None:
-        self.id, self.problem = uuid4().hex, problem
-        self.question = excerpt(problem.text, QUESTION)
+    def __init__(self, problem: Problem, question: str, organization: str, capacity: int, client: Watcher) -> None:
+        """`question` is its beginning, by which the page lists it."""
+        self.id, self.problem, self.question = uuid4().hex, problem, question
         self._organization, self._capacity, self._client = organization, capacity, client
         self._agents: dict[str, Agent] = {}
         """Agents that have begun, parents first."""

@@ -19,6 +19,9 @@ TASK = "served"
 PLACE = 100
 """Most characters of a path or a client's word in an error message."""
 
+BEGINNING = 120
+"""Characters of a question by which an episode is listed."""
+
 MOST_PARTS = 10_000
 """Parts of all messages together."""
 
@@ -176,6 +179,11 @@ class Question(BaseModel):
         digest = sha256(repr(messages).encode(errors="replace")).hexdigest()[:32]
         return Problem(f"{TASK}-{digest}", TASK, last.content, history=tuple(history))
 
+    @cached_property
+    def beginning(self) -> str:
+        """The beginning of the question, for a list. To redact a long one takes long."""
+        return excerpt(self.problem.text, BEGINNING)
+
 
 def parse(body: bytes, unsupported: Mapping[str, tuple[Any, ...]], model: type[T], turns: str) -> T:
     """The request in a body; RequestError in one line, also unless the last of its `turns` is the user's.
@@ -204,7 +212,7 @@ def parse(body: bytes, unsupported: Mapping[str, tuple[Any, ...]], model: type[T
     messages = found.conversation
     if not messages or messages[-1].role != "user" or not messages[-1].content.strip():
         raise RequestError("the last message must be the user's, with a text", param=turns)
-    _ = found.problem  # made here, in a thread
+    _ = found.problem, found.beginning  # made here, in a thread
     return found
 
 

@@ -102,7 +102,12 @@ async def test_a_request_is_read_in_a_thread(attack: Attack, tmp_path: Path, mon
 
     def noted(body: bytes) -> ChatExchange:
         exchange = read(body)
-        seen.append((threading.current_thread() is threading.main_thread(), "problem" in vars(exchange.question)))
+        seen.append(
+            (
+                threading.current_thread() is threading.main_thread(),
+                {"problem", "beginning"} <= vars(exchange.question).keys(),
+            )
+        )
         return exchange
 
     monkeypatch.setattr(chat, "read", noted)
@@ -119,6 +124,19 @@ async def test_more_than_any_model_reads(attack: Attack, tmp_path: Path, monkeyp
         long = {"model": "parallel-rule", "messages": [{"role": "user", "content": "x" * 16_001}]}
         reply = await server.client.post("/v1/chat/completions", json=long)
     assert reply.status_code == 400 and reply.json()["error"]["code"] == "context_length_exceeded"
+    await engine.aclose()
+
+
+@each(Attack("a question of more tokens than the model reads", ONCE, "so many of its ids are stored as show that"))
+async def test_ids_of_a_prompt_that_does_not_fit(attack: Attack, tmp_path: Path) -> None:
+    engine = LocalEngine.open(tiny_model(tmp_path / "model", "chat", context=1000))
+    async with serving(tmp_path, other=engine) as server:
+        long = {"model": "parallel-rule", "messages": [{"role": "user", "content": "x" * 9_000}]}
+        reply = await server.client.post("/v1/chat/completions", json=long)
+    (episode,) = server.folder.episodes()
+    span = episode.traces[1].spans[0]
+    assert reply.status_code == 400 and f"prompt of {span.tokens} tokens" in reply.json()["error"]["message"]
+    assert span.tokens > 9_000 and len(span.token_ids or ()) == 1001
     await engine.aclose()
 
 

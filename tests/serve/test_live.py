@@ -59,7 +59,7 @@ def looks_at(program: Program, rng: random.Random) -> int:
         assert drawn == running.row["sampled"] == sum(agent.steps for agent in running._agents.values())
         assert episode["stop"] == RUNNING
 
-    running = Running(PROBLEM, "asyncthink", 3, look)
+    running = Running(PROBLEM, "add", "asyncthink", 3, look)
     engine = ScriptedEngine(script_of(program, rng))
     limits = Limits(capacity=rng.choice((2, 3, 99)), depth=2)
     backing = Backing(engine, Sampling(10_000))

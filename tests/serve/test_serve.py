@@ -7,7 +7,7 @@ import json
 import re
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from orgthink.organizations.votes import Parallel
 from orgthink.record.episode import Billed, CancelSource, Episode, Message, Problem, Sampling, StopReason
 from orgthink.record.folder import Journal, RunFolder
 from orgthink.runtime import Backing, Limits
+from orgthink.runtime.organization import Organization
 from orgthink.serve import app as serve_app
 from orgthink.serve import chat, responses
 from orgthink.serve.app import LARGEST, application
@@ -86,13 +87,15 @@ async def serving(
     key: str | None = None,
     page: bool = True,
     other: Engine | None = None,
+    capacity: int = 8,
+    more: Sequence[Organization] = (),
 ) -> AsyncIterator[Server]:
-    """A server of a rule, or of another engine. It goes on in the run of an earlier one."""
+    """A server of a rule, or of another engine, with `more` organizations. It goes on in the run of an earlier one."""
     engine = Counting(rule, seconds=seconds)
     default = Backing(other or engine, Sampling(10_000))
     models = {
-        f"{one.name}-rule": Served("rule", one, default, {}, Limits(8))
-        for one in (Sequential(), AsyncThink(), Parallel())
+        f"{one.name}-rule": Served("rule", one, default, {}, Limits(capacity))
+        for one in (Sequential(), AsyncThink(), Parallel(), *more)
     }
     place = folder / "run"
     run = RunFolder.open(place) if place.exists() else RunFolder.create(place, "serve", {})
