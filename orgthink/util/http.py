@@ -7,11 +7,13 @@ import json
 import logging
 import random
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from itertools import count, islice
+from math import inf
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
@@ -34,6 +36,15 @@ LARGEST_BODY = 2**23
 
 LARGEST_PADDING = 2**21
 """Most characters of a stream that are in no event: comments, blank lines, and an event that is not complete."""
+
+CHUNK = 16
+"""Characters that a chunk of a stream counts in addition to its own."""
+
+LARGEST_HEAD = 2**17
+"""Most bytes before a response: its head, and informational responses, such as 103, which have no limit."""
+
+READ = 2**12
+"""Most bytes that are read in a step of the event loop: they may be hundreds of chunks, lines or responses."""
 
 LARGEST_COMPLAINT = 2**13
 """Bytes that are read of a response with a status other than 200."""
@@ -150,6 +161,29 @@ class Refused(Exception):
         self.failure, self.retry_after = failure, retry_after
 
 
+class _BoundedReads:
+    """The reads of a connection, in small parts, and not too many bytes before a response."""
+
+    def __init__(self, connection: Any, failure: Callable[[], Failure]) -> None:
+        """`failure` makes the error of too many."""
+        self._read, self._write, self._failure = connection.read, connection.write, failure
+        self.left: float = LARGEST_HEAD
+        """Bytes that may still come before the response."""
+        connection.read, connection.write, connection.reads = self.read, self.write, self
+
+    async def read(self, most: int, timeout: float | None = None) -> bytes:
+        part = await self._read(min(most, READ), timeout)
+        self.left -= len(part)
+        if self.left < 0:
+            raise self._failure()
+        return part
+
+    async def write(self, *arguments: Any, **named: Any) -> None:
+        """A part of a request: another response will come."""
+        self.left = LARGEST_HEAD
+        await self._write(*arguments, **named)
+
+
 class HttpClient:
     """A client of one server, in one event loop."""
 
@@ -218,7 +252,7 @@ class HttpClient:
         async def texts() -> AsyncIterator[str]:
             nonlocal left
             async for text in response.aiter_text():
-                left -= len(text)
+                left -= len(text) + CHUNK
                 if left < 0:
                     raise self._failure(f"{self.name} sent more than {LARGEST_PADDING} characters outside of events")
                 yield text
@@ -297,7 +331,9 @@ class HttpClient:
         )
         headers = {} if body is None else {"Content-Type": "application/json"}
         epoch = self._places.epoch
-        async with self._client.stream(method, self._place(path), content=content, headers=headers) as response:
+        sent = {"content": content, "headers": headers, "extensions": {"trace": self._connected}}
+        async with self._client.stream(method, self._place(path), **sent) as response:  # type: ignore[arg-type]
+            response.extensions["network_stream"].reads.left = inf  # a body has limits of its own
             if response.status_code in (429, 503):
                 self._places.refused(epoch)
             elif response.status_code < 400:
@@ -305,6 +341,12 @@ class HttpClient:
             if response.headers.get("content-encoding", "identity").lower() != "identity":
                 raise self._failure(f"{self.name} sent a compressed answer, but a plain one was requested")
             yield response
+
+    async def _connected(self, step: str, about: Mapping[str, Any]) -> None:
+        """Bound what a new connection reads."""
+        if step.endswith(("connect_tcp.complete", "start_tls.complete")):
+            why = f"{self.name} sent more than {LARGEST_HEAD} bytes before its answer"
+            _BoundedReads(about["return_value"], partial(self._failure, why))
 
     async def persist(self, attempt: Callable[[], Awaitable[T]], *, reconnect: bool = True) -> T:
         """The result of an attempt, repeated after Refused and, with `reconnect`, after an httpx2.RequestError."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from attacks.hostile import ATTACKED, FINE, PATIENCE, answered_badly, evaluated, planned, refused
+from loop_steps import short_steps
 from loopback import Exchange, Play, loopback, says, sends
 
 from orgthink.engines.endpoint import client
@@ -169,6 +170,34 @@ GROWING: dict[str, tuple[Play, str]] = {
     "a text of 900,000 letters": (endless(EVENTS + word("a" * 900_000) + END), "characters for 50 tokens"),
     "a refusal without an end": (endless(REFUSAL, b"no " * 3000), "answered 400: no no"),
 }
+
+
+async def test_informational_responses_without_an_end(tmp_path: Path) -> None:
+    hints = endless(b"", b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 100)
+    with short_steps():
+        assert "sent more than 131072 bytes before its answer" in await refused(tmp_path / "run", hints)
+
+
+async def test_informational_responses_before_each_answer(tmp_path: Path) -> None:
+    """The bound is that of one response: a connection that serves many goes on."""
+
+    async def hinted(exchange: Exchange) -> None:
+        await exchange.raw(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 1000)
+        await says("so <ANSWER> 3 </ANSWER>")(exchange)
+
+    episodes = await evaluated(tmp_path / "run", *[hinted] * 9, what=planned(samples=3, concurrency=1))
+    assert len(episodes) == 3 and {episode.answer for episode in episodes.values()} == {"3"}
+
+
+TINY = {"chunks of one byte": b"1\r\n\n\r\n" * 10_000, "chunks of a comment": b"2\r\n:\n\r\n" * 10_000}
+
+
+@pytest.mark.parametrize("name", TINY)
+async def test_a_stream_of_tiny_chunks(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each costs as much as a long one: others have their turn between two parts, and few are read."""
+    monkeypatch.setattr(http, "LARGEST_PADDING", 1 << 16)
+    with short_steps():
+        assert "characters outside of events" in await refused(tmp_path / "run", endless(CHUNKED, TINY[name]))
 
 
 @pytest.mark.parametrize("part", [b": ping\n\n" * 1000, b"\n" * 8000, b"data: a\n" * 1000])
