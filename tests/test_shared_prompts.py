@@ -135,6 +135,27 @@ def test_a_forged_share_is_refused(shared: Any, why: str) -> None:
         load(json.dumps(line | {"shared": shared}).encode())
 
 
+def test_a_line_expands_to_a_hundred_times_its_question_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer keeps to it, so that nothing is lost: further prompts are stored whole."""
+    monkeypatch.setattr(shared_prompts, "RESTORED", 1_000)
+    monkeypatch.setattr(shared_prompts, "RATIO", 3)
+    question = "q" * 5_000
+    whole = asked(*[f"{question} {i}" for i in range(5)], question=question)
+    line = line_of(whole)
+    assert load(line) == whole and line.count(question.encode()) == 4
+    forged = json.loads(line) | {"shared": {"1": [""] * 5}}
+    with pytest.raises(ValueError, match="longer than"):
+        load(json.dumps(forged).encode())
+
+
+def test_a_forged_line_of_128_kb_stays_small() -> None:
+    line = json.loads(line_of(asked(*["x" * 50_000] * 2, question="x" * 50_000)))
+    forged = json.dumps(line | {"shared": {"1": [""] * 15_000}}).encode()
+    assert len(forged) < 200_000
+    with pytest.raises(ValueError, match="longer than 67,108,864 characters"):
+        load(forged)
+
+
 def test_a_forged_share_of_no_pieces_makes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     line = json.loads(line_of(asked(*["x" * 50_000] * 3, question="x" * 50_000)))
     monkeypatch.setattr(shared_prompts, "LONGEST_LINE", 60_000)

@@ -29,6 +29,10 @@ _WORKER_TURNS = {"inherit": ("inherited", "delegate", "alone"), "persistent": ("
 """Templates of what workers are told by setting."""
 
 
+LONGEST_CONTEXT = 400
+"""Most spans of a worker that gets a follow-up, two for each one before: the record of the next agent repeats them."""
+
+
 @dataclass(frozen=True)
 class AsyncThink(Organization):
     """An organizer forks sub-queries to workers and joins their results while it thinks (AsyncThink).
@@ -266,6 +270,8 @@ class _Organized:
         """Fork the worker again: an agent that begins with all that the worker has read and sampled, and with its
         team."""
         worker, query = team.workers[tell.key], tell.query.strip()
+        if (length := len(worker.inherited())) > LONGEST_CONTEXT:
+            raise BudgetExhausted("spans of a worker's context", length, LONGEST_CONTEXT)
         child = self.session.agent(worker.role, (), inherits=worker)
         if worker in self.teams:
             self.teams[child] = self.teams[worker]

@@ -129,6 +129,9 @@ def _errors(episode: Episode) -> Iterator[str]:
                 yield f"a log-probability of agent {trace.agent!r} is invalid"
             if span.source is not None and span.source not in agents:
                 yield f"a span of agent {trace.agent!r} comes from the unknown agent {span.source!r}"
+    places = (edge.at for trace in episode.traces for edge in trace.edges)
+    if min(episode.sample, episode.seconds, episode.grade.correct if episode.grade else 0, *places) < 0:
+        yield "its sample, its seconds, its grade or the place of a fork or join is below 0"
     if episode.capacity < 1:
         yield "the capacity is below 1"
     if not all(-LONGEST <= number <= LONGEST for number in _numbers(episode)):

@@ -15,6 +15,9 @@ E = TypeVar("E", bound=Episode)
 LONG = 1_000
 """Characters from which a prompt is not stored twice."""
 
+RESTORED, RATIO = 1 << 26, 100
+"""Most characters of prompts that are put together from pieces: these, or so many times those of the problem."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredEpisode(Episode):
@@ -30,12 +33,18 @@ def without_repeats(episode: Episode) -> Episode:
     """The episode to store. A text with a secret is not cut: its pieces would hide the secret from `redact`."""
     query, traces = episode.problem.query, list(episode.traces)
     first, shared = dict[tuple[str, tuple[int, ...] | None], int](), dict[int, int | tuple[str, ...]]()
+    left = max(RESTORED, RATIO * len(query))
     for number, trace in enumerate(traces):
         if not trace.spans or len((prompt := trace.spans[0]).text) < LONG:
             continue
         if (same := first.setdefault((prompt.text, prompt.token_ids), number)) != number:
             shared[number], prompt = same, replace(prompt, token_ids=None)
-        elif len(query) >= LONG and query in prompt.text and redact(prompt.text) == prompt.text:
+        elif (
+            len(query) >= LONG
+            and query in prompt.text
+            and redact(prompt.text) == prompt.text
+            and (left := left - len(prompt.text)) >= 0
+        ):
             shared[number] = tuple(prompt.text.split(query))
         if number in shared:
             traces[number] = replace(trace, spans=(replace(prompt, text=""), *trace.spans[1:]))
@@ -44,7 +53,8 @@ def without_repeats(episode: Episode) -> Episode:
 
 def with_repeats(stored: StoredEpisode) -> Episode:
     """The whole episode. ValueError for a prompt that is not there before it, or for more text than a line may have."""
-    query, traces, room = stored.problem.query, list(stored.traces), LONGEST_LINE
+    query, traces = stored.problem.query, list(stored.traces)
+    room, left = LONGEST_LINE, max(RESTORED, RATIO * len(query))
     for number, how in sorted(stored.shared.items()):
         try:
             if number < 0 or (isinstance(how, int) and not 0 <= how < number):
@@ -54,8 +64,10 @@ def with_repeats(stored: StoredEpisode) -> Episode:
         except IndexError:
             raise ValueError(f"the prompt of trace {number} is not there") from None
         pieces = (like.text,) if isinstance(how, int) else how
-        if (room := room - len(query) * max(0, len(pieces) - 1) - sum(map(len, pieces))) < 0:
-            raise ValueError(f"its prompts are longer than {LONGEST_LINE >> 20} MiB")
+        size = len(query) * max(0, len(pieces) - 1) + sum(map(len, pieces))
+        room, left = room - size, left - size * isinstance(how, tuple)
+        if min(room, left) < 0:
+            raise ValueError(f"its prompts are longer than {LONGEST_LINE if room < 0 else RESTORED:,} characters")
         prompt = replace(span, text=query.join(pieces), token_ids=like.token_ids)
         traces[number] = replace(trace, spans=(prompt, *trace.spans[1:]))
     return _copy(Episode, stored, traces, -bool(stored.shared))

@@ -113,8 +113,7 @@ class ServedEpisodes:
         default = served.default._replace(sampling=_drawn(served.default.sampling, question))
         served.require_room(question.problem)
         served.require_sampling_noise(default.sampling)
-        organization, capacity = served.organization.name, served.limits.capacity
-        running = Running(question.problem, question.beginning, organization, capacity, watch)
+        running = Running(question.problem, question.beginning, served.organization.name, served.limits.capacity, watch)
         self.board.begin(running)
         task = asyncio.create_task(self._run(served, default, question, running))
         self._tasks.add(task)

@@ -113,7 +113,7 @@ class Population:
     @torch.no_grad()
     def move(self, version: str, fitness: list[float]) -> float | None:
         """Update the adapter by the fitness of the members of this version. Returns the norm of the estimated gradient
-        of the mean reward; `None`, without an update, if all are equal. UserError if it is not finite."""
+        of the mean reward; `None`, without an update, if all are equal. UserError if it, or a weight, is not finite."""
         count, spread = len(fitness), pstdev(fitness)
         if spread == 0:
             return None
@@ -126,8 +126,11 @@ class Population:
         norm = sqrt(sum(float(each.double().square().sum()) for each in total.values())) * spread / self._settings.sigma
         if not isfinite(norm):
             raise UserError(f"the gradient norm is {norm}: {UNSOUND}")
+        moved = {name: weight.add(total[name], alpha=self._settings.learning_rate) for name, weight in center.items()}
+        if not all(bool(weight.isfinite().all()) for weight in moved.values()):
+            raise UserError(f"weights after step {int(version) + 1} are not finite: {UNSOUND}")
         for name, weight in center.items():
-            weight.add_(total[name], alpha=self._settings.learning_rate)
+            weight.copy_(moved[name])
         return norm
 
     def save(self, folder: Path) -> None:

@@ -10,7 +10,6 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from itertools import count, islice
 from math import inf
@@ -36,9 +35,6 @@ LARGEST_BODY = 2**23
 
 LARGEST_PADDING = 2**21
 """Most characters of a stream that are in no event: comments, blank lines, and an event that is not complete."""
-
-CHUNK = 16
-"""Characters that a chunk of a stream counts in addition to its own."""
 
 LARGEST_HEAD = 2**17
 """Most bytes before a response: its head, and informational responses, such as 103, which have no limit."""
@@ -252,7 +248,7 @@ class HttpClient:
         async def texts() -> AsyncIterator[str]:
             nonlocal left
             async for text in response.aiter_text():
-                left -= len(text) + CHUNK
+                left -= len(text) + 16  # a chunk of one byte costs as much as a long one
                 if left < 0:
                     raise self._failure(f"{self.name} sent more than {LARGEST_PADDING} characters outside of events")
                 yield text
@@ -331,8 +327,9 @@ class HttpClient:
         )
         headers = {} if body is None else {"Content-Type": "application/json"}
         epoch = self._places.epoch
-        sent = {"content": content, "headers": headers, "extensions": {"trace": self._connected}}
-        async with self._client.stream(method, self._place(path), **sent) as response:  # type: ignore[arg-type]
+        async with self._client.stream(
+            method, self._place(path), content=content, headers=headers, extensions={"trace": self._connected}
+        ) as response:
             response.extensions["network_stream"].reads.left = inf  # a body has limits of its own
             if response.status_code in (429, 503):
                 self._places.refused(epoch)
@@ -345,8 +342,10 @@ class HttpClient:
     async def _connected(self, step: str, about: Mapping[str, Any]) -> None:
         """Bound what a new connection reads."""
         if step.endswith(("connect_tcp.complete", "start_tls.complete")):
-            why = f"{self.name} sent more than {LARGEST_HEAD} bytes before its answer"
-            _BoundedReads(about["return_value"], partial(self._failure, why))
+            _BoundedReads(
+                about["return_value"],
+                lambda: self._failure(f"{self.name} sent more than {LARGEST_HEAD} bytes before its answer"),
+            )
 
     async def persist(self, attempt: Callable[[], Awaitable[T]], *, reconnect: bool = True) -> T:
         """The result of an attempt, repeated after Refused and, with `reconnect`, after an httpx2.RequestError."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orgthink.util.errors import UserError, explained
-from orgthink.util.files import made, read_whole, write_whole
+from orgthink.util.files import made, open_to_read, read_whole, write_whole
 from orgthink.util.install import needing
 
 TABLES = (".parquet", ".jsonl", ".json", ".csv")
@@ -84,7 +84,7 @@ def _read_parquet(file: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]
     _, parquet = _pyarrow(file)
     left = EXPANDED + RATIO * file.stat().st_size
     try:
-        with parquet.ParquetFile(file) as table:
+        with open_to_read(file) as content, parquet.ParquetFile(content) as table:
             wanted = {name.lower() for name in columns}
             known = [name for name in table.schema_arrow.names if name.lower() in wanted]
             # A column has more values than rows if it is nested, and a single row may have any number of them.
@@ -103,12 +103,12 @@ def _read_parquet(file: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]
 
 def _read_csv(file: Path) -> Iterator[dict[str, Any]]:
     why = f"{file} cannot be read as CSV in UTF-8"
-    with explained(why, ValueError, csv.Error), file.open(encoding="utf-8-sig", newline="") as lines:
-        yield from csv.DictReader(lines)
+    with explained(why, ValueError, csv.Error), open_to_read(file) as content:
+        yield from csv.DictReader(io.TextIOWrapper(content, encoding="utf-8-sig", newline=""))
 
 
 def _read_json(file: Path) -> Iterator[Any]:
-    with file.open("rb") as lines:
+    with open_to_read(file) as lines:
         first = lines.read(len(codecs.BOM_UTF8))
         lines.seek(0 if first != codecs.BOM_UTF8 else len(first))
         number = 0

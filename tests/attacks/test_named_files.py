@@ -10,6 +10,7 @@ from attacks.catalogue import Attack, each
 
 from orgthink.tools.corpus import read_passages
 from orgthink.util.errors import UserError
+from orgthink.util.tabular import json_object, read_rows
 
 pytestmark = pytest.mark.thorough
 
@@ -39,3 +40,19 @@ def test_a_corpus_of_somebody_else(attack: Attack, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"texts\.jsonl") as caught:
         read_passages(folder)
     assert "\n" not in str(caught.value)
+
+
+DEVICES = "A device or a pipe is refused before it is read: it may have no end, or no beginning."
+
+
+@each(
+    Attack("rows in JSON that are a device", DEVICES, "one line, exit code 2", "rows.jsonl"),
+    Attack("rows in CSV that are a device", DEVICES, "one line, exit code 2", "rows.csv"),
+    Attack("rows in parquet that are a device", DEVICES, "one line, exit code 2", "rows.parquet"),
+    Attack("a document that is a device", DEVICES, "one line, exit code 2", "trace.json"),
+)
+def test_a_device(attack: Attack, tmp_path: Path) -> None:
+    file = tmp_path / attack.given
+    file.symlink_to("/dev/null")  # which ends at once where it is read nevertheless
+    with pytest.raises(UserError, match="is a pipe or a device, not a file"):
+        json_object(file) if file.suffix == ".json" else list(read_rows(file, ("question",)))

@@ -253,6 +253,23 @@ def test_a_value_of_a_wrong_type_is_one_line(tmp_path: Path, recwarn: pytest.War
     assert not recwarn.list
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"metrics": {"sample": -1}},
+        {"metrics": {"solutions_correct": -1}},
+        {"metrics": {"capacity": -1}},
+        {"costs": {"tokens": 1, "wall_clock_s": -1}},
+        {"events": [{"id": "s", "t": 0, "type": "spawn", "agent": "lead", "to": "a", "at": -1}]},
+        {"events": [{"id": "d", "t": 0, "type": "orchestrator_decision", "agent": "lead", "tokens": -1}]},
+    ],
+    ids=str,
+)
+def test_a_count_below_0_is_refused(more: dict[str, Any]):
+    with pytest.raises(ValueError, match=r"below 0|below 1|fewer than 0"):
+        episode_of(FOREIGN | more)
+
+
 def test_documents_of_one_id_make_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     source = tmp_path / "traces.jsonl"
     source.write_text(2 * (json.dumps(FOREIGN) + "\n"))

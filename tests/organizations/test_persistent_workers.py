@@ -21,6 +21,7 @@ from orgthink.grammar.toolcall import ToolCall
 from orgthink.measure.latency import concurrency, critical_path, timeline
 from orgthink.measure.usage import sampled_tokens
 from orgthink.models.context import Context
+from orgthink.organizations import asyncthink
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.sequential import Sequential
 from orgthink.record.episode import Episode, FormatError, Message, Origin, Sampling, Status, StopReason
@@ -139,6 +140,23 @@ def test_a_worker_goes_on_from_its_context_and_each_token_is_trained_once() -> N
     assert critical_path(episode) == longest_path(episode) == episode.seconds
     for stretch in timeline(episode):
         assert stretch.agent != again.agent or stretch.start >= first.end, "it begins after its first answer"
+
+
+@pytest.mark.parametrize("organization", [KEEP, LENIENT], ids=["strict", "tolerant"])
+def test_follow_ups_end_where_their_record_would_grow_for_ever(
+    organization: AsyncThink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asyncthink, "LONGEST_CONTEXT", 5)
+    turns = (" <FORK-1> one </FORK-1> <JOIN-1>", *[" <TELL-1> two </TELL-1> <JOIN-1>"] * 3)
+    lenient = organization is LENIENT
+    workers = (FIRST, *[SECOND] * 2)
+    last = (" <TELL-1> two </TELL-1> z", " <ANSWER> 5 </ANSWER>") if lenient else (turns[-1],)
+    episode = organized(*turns[:3], *last, workers=workers, organization=organization)
+    assert [trace.agent for trace in episode.traces[1:]] == ["organizer/1", "organizer/1#2", "organizer/1#3"]
+    if lenient:
+        assert episode.answer == "5" and "(not done: budget exhausted: spans of a worker" in episode.traces[0].text
+    else:
+        assert episode.stop is StopReason.BUDGET and episode.error == "budget exhausted: spans of a worker's context"
 
 
 def test_a_place_is_taken_only_while_a_worker_works() -> None:

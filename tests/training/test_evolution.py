@@ -111,6 +111,15 @@ def test_the_update_is_the_formula(random_model):
     assert same(center(found), moved)
 
 
+def test_weights_that_diverge_are_named_at_their_step(random_model):
+    """Of a gradient that is finite. The adapter stays as it was."""
+    found = population(random_model, replace(SETTINGS, learning_rate=3e38))
+    before = center(found)
+    with pytest.raises(UserError, match="weights after step 7 are not finite"):
+        found.move("6", [0.0, 1.0, 1.0, 0.0])
+    assert same(center(found), before)
+
+
 def test_a_quadratic_is_minimised(random_model):
     """The reward is minus the squared distance of matrix B of the first layer to a target."""
     settings = replace(SETTINGS, population=32, sigma=0.05, learning_rate=0.05)
@@ -329,6 +338,7 @@ def test_a_dry_run_shows_the_bounds(tiny_policy, capsys, tmp_path):
         ("population=5", "population is 5: members come in pairs, so it must be even"),
         ("population=0", "population is 0: it must be at least 2"),
         ("sigma=0", "sigma is 0.0: it must be a number above 0"),
+        ("slots=0", "slots is 0: it must be at least 1"),
         ("rollout.temperature=-1", "temperature is -1.0"),
         ("lora=none", "evolution strategies train an adapter without dropout: --lora RANK"),
         ("lora.dropout=0.1", "evolution strategies train an adapter without dropout: --lora RANK"),
