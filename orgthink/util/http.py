@@ -248,7 +248,7 @@ class HttpClient:
         async def texts() -> AsyncIterator[str]:
             nonlocal left
             async for text in response.aiter_text():
-                left -= len(text) + 16  # a chunk of one byte costs as much as a long one
+                left -= len(text) + 16  # the work for a chunk of one byte
                 if left < 0:
                     raise self._failure(f"{self.name} sent more than {LARGEST_PADDING} characters outside of events")
                 yield text

@@ -194,7 +194,7 @@ TINY = {"chunks of one byte": b"1\r\n\n\r\n" * 10_000, "chunks of a comment": b"
 
 @pytest.mark.parametrize("name", TINY)
 async def test_a_stream_of_tiny_chunks(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each costs as much as a long one: others have their turn between two parts, and few are read."""
+    """Each takes the time of a long one: others have their turn between two parts, and few are read."""
     monkeypatch.setattr(http, "LARGEST_PADDING", 1 << 16)
     with short_steps():
         assert "characters outside of events" in await refused(tmp_path / "run", endless(CHUNKED, TINY[name]))
