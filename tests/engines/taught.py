@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 
 import torch
@@ -38,23 +39,38 @@ def taught_model(folder: Path) -> Path:
     return teach(vllm_model(folder), _lessons(Tokenizer(folder)))
 
 
-def teach(folder: Path, lessons: list[tuple[list[int], list[int]]]) -> Path:
-    """Train until the model says each lesson by heart: ids of a context, and of these what it says, or -100."""
+def teach(folder: Path, lessons: list[tuple[list[int], list[int]]], *, width: int = 1024) -> Path:
+    """Train until the model says each lesson by heart: ids of a context, and of these what it says, or -100. A batch
+    has the lessons with lengths between two multiples of `width`."""
     torch.manual_seed(0)
     model = Decoder.load(folder)
-    width = max(len(ids) for ids, _ in lessons)
-    ids = torch.tensor([ids + [0] * (width - len(ids)) for ids, _ in lessons])
-    target = torch.tensor([target[1:] + [-100] * (width - len(target) + 1) for _, target in lessons])
+    batches = [
+        _padded(list(part)) for _, part in groupby(sorted(lessons, key=_length), lambda one: _length(one) // width)
+    ]
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
     for step in range(2000):
-        logits = model(ids)
-        if step % 20 == 0 and bool(((logits.argmax(-1) == target) | (target < 0)).all()):
+        optimizer.zero_grad()
+        known = step % 20 == 0
+        for ids, target in batches:
+            logits = model(ids)
+            known = known and bool(((logits.argmax(-1) == target) | (target < 0)).all())
+            F.cross_entropy(logits.flatten(0, 1), target.flatten()).backward()
+        if known:
             model.save(folder)
             return folder
-        optimizer.zero_grad()
-        F.cross_entropy(logits.flatten(0, 1), target.flatten()).backward()
         optimizer.step()
     raise AssertionError("the lessons were not learnt")
+
+
+def _length(lesson: tuple[list[int], list[int]]) -> int:
+    return len(lesson[0])
+
+
+def _padded(lessons: list[tuple[list[int], list[int]]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids of lessons of about one length, and what follows each of them."""
+    width = max(map(_length, lessons))
+    ids = torch.tensor([ids + [0] * (width - len(ids)) for ids, _ in lessons])
+    return ids, torch.tensor([target[1:] + [-100] * (width - len(target) + 1) for _, target in lessons])
 
 
 def _lessons(tokenizer: Tokenizer) -> list[tuple[list[int], list[int]]]:
