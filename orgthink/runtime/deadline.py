@@ -47,10 +47,13 @@ async def end(tasks: Iterable[asyncio.Task[Any]], grace: float) -> None:
         task.cancel()
     if not pending:
         return
-    _, late = await asyncio.wait(pending, timeout=grace)
-    for task in late:
-        _left_behind.add(task)
-        task.add_done_callback(_reap)
+    try:
+        await asyncio.wait(pending, timeout=grace)
+    finally:  # also if the caller is cancelled meanwhile
+        for task in pending:
+            if not task.done():
+                _left_behind.add(task)
+                task.add_done_callback(_reap)
 
 
 def _reap(task: asyncio.Task[Any]) -> None:

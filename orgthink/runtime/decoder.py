@@ -338,7 +338,8 @@ class Decoder(GrowingContext):
         """Stop decoding, if it is: abort the request and keep what was sampled as a span."""
         if self._stream is not None:
             stream, self._stream = self._stream, None
-            await stream.aclose()
+            if not getattr(stream, "ag_running", False):  # else a task that was left behind is closing it
+                await stream.aclose()
         self._keep()
 
     def _keep(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator
@@ -91,6 +92,23 @@ def test_a_summarizer_has_no_deadline_and_its_failure_ends_the_episode():
     assert (patient.answer, patient.seconds) == ("7", 60)
     failed = play([reply(("final_answer", {}), when=""), Turn("o", fails="gone")], managed)
     assert failed.answer is None and engine_failed(failed) and not failed.format_faults
+
+
+@pytest.mark.parametrize("cleanup", [0.0, 0.5, 3.0, 500.0])
+def test_the_answer_is_written_whatever_time_an_engine_takes_to_end_the_rounds(cleanup: float):
+    """A stream that outlives its grace of a second is left behind, and the reserve is used all the same."""
+    rounds = Turn("well", when="manager", hangs=True, slow_cleanup=cleanup)
+    episode = play([rounds, Turn("<ANSWER> 7 </ANSWER>", when="final")], limits=Limits(9, episode_seconds=100))
+    assert (episode.answer, episode.stop, episode.error) == ("7", StopReason.DEADLINE, None)
+    assert episode.root.text == "wellfinal<ANSWER> 7 </ANSWER>"
+
+
+def test_an_episode_that_ends_within_the_grace_of_its_rounds_has_no_bug(caplog: pytest.LogCaptureFixture):
+    rounds = Turn("well", when="manager", hangs=True, slow_cleanup=2)
+    episode = play([rounds], limits=Limits(9, episode_seconds=5))
+    assert (episode.answer, episode.stop, episode.error) == (None, StopReason.DEADLINE, None)
+    gc.collect()
+    assert not caplog.records, "such as of a task whose exception was never retrieved"
 
 
 def test_a_reply_with_neither_call_nor_answer_is_told_so_and_the_rounds_go_on():

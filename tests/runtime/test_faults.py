@@ -15,6 +15,7 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.deadline import within
 
 ASYNCTHINK = AsyncThink()
 TWO = Turn("a <FORK-1> one </FORK-1> <FORK-2> two </FORK-2> <JOIN-1>", when="main process")
@@ -120,6 +121,28 @@ def test_cancelling_the_attempt_stops_every_token():
     assert run_virtual(run()) == 51.5  # the grace period of the worker
     assert max(time for time, _ in engine.sampled) == 50
     assert len(engine.sampled) == 50 + 47
+
+
+def test_work_whose_caller_is_cancelled_within_its_grace_is_not_lost(caplog: pytest.LogCaptureFixture) -> None:
+    """It is referred to until it ends, and its failure is logged."""
+
+    async def stubborn() -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            await asyncio.sleep(5)
+            raise ValueError("late")
+
+    async def run() -> None:
+        caller = asyncio.create_task(within(1, 3, stubborn()))
+        await asyncio.sleep(2)
+        caller.cancel()
+        await asyncio.wait({caller})
+        assert caller.cancelled()
+        await asyncio.sleep(10)
+
+    run_virtual(run())
+    assert [record.getMessage() for record in caplog.records] == ["a task left behind failed: ValueError('late')"]
 
 
 class Canceller:
