@@ -19,8 +19,8 @@ ROOT = Path(__file__).parent.parent
 CEILINGS = {
     # settings of AsyncThink in issue 49, issue 48, evolution and traces in issue 49, shared helpers, stored prompts,
     # picture of inherited contexts, a model for each Fork, names of calls and the budget in issue 49,
-    # contradictory models, prices and frontiers in issue 49, the second round of trust in issue 50
-    "orgthink": 20_212 + 182 + 72 + 278 + 18 + 6 + 7 + 130 + 49 + 25 + 81 + 40,
+    # contradictory models, prices and frontiers in issue 49, the second round of trust and the soak in issue 50
+    "orgthink": 20_212 + 182 + 72 + 278 + 18 + 6 + 7 + 130 + 49 + 25 + 81 + 40 + 4,
     "packages/arena/orgthink_arena": 4_500,
     "packages/pocket/orgthink_pocket": 2_500,
     "papers": 2_000 + 91,  # the question of issue 49
