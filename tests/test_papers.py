@@ -12,7 +12,7 @@ sys.path.append(str(ROOT))
 
 pytest.importorskip("orgthink_pocket")
 
-from papers import claims, smollm2
+from papers import claims, evolution, smollm2
 from papers.__main__ import readme_table, table, verdicts
 
 KEYS = {"paper", "claim", "decided_by", "refuted_if", "measured", "low", "high", "holds", "outcomes"}
@@ -31,6 +31,11 @@ def test_every_figure_follows_from_the_outcomes(paper):
 def test_the_table_of_the_real_model_follows_from_its_outcomes():
     page = (ROOT / "papers" / "smollm2.md").read_text()
     assert smollm2.table(claims.rows(smollm2.NAME)) in page and len(page.split()) <= 1_500
+
+
+def test_the_table_of_evolution_strategies_follows_from_its_outcomes():
+    page = (ROOT / "papers" / "evolution.md").read_text()
+    assert evolution.table() in page and len(page.split()) <= 1_000
 
 
 def test_the_table_of_the_readme_follows_too():
