@@ -5,24 +5,65 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from orgthink.measure.estimate import Estimate
-from papers import claims, evaluate, figures
+from papers import claims, evaluate, figures, question
 from papers.claims import Rows
-from papers.outcomes import HERE
+from papers.outcomes import HERE, Outcome
+
+MORE: Mapping[str, Mapping[str, Callable[[Outcome], float]]] = {
+    question.NAME: {
+        "solved in 128 steps, %": lambda one: 100 * claims.in_time(one),
+        "forks": lambda one: one.forks,
+        "without format error, %": lambda one: 100 * one.followed,
+    }
+}
+"""Paper → further columns of its table, which are means."""
 
 
-def table(found: Rows) -> str:
+def table(found: Rows, more: Mapping[str, Callable[[Outcome], float]] = {}) -> str:
     """Share solved and critical path of each row, with 95 % intervals, in Markdown."""
-    lines = ["| system | solved completely, % | critical path | tokens |", "|---|--:|--:|--:|"]
+    lines = [f"| {' | '.join(('system', 'solved completely, %', 'critical path', 'tokens', *more))} |"]
+    lines.append("|---|--:|--:|--:|" + "--:|" * len(more))
     for label, outcomes in found.items():
         share, path = interval(claims.solved(outcomes), 100, 1), interval(claims.path(outcomes), 1, 0)
         tokens = sum(one.tokens for one in outcomes) / len(outcomes)
-        lines.append(f"| {label} | {share} | {path} | {tokens:.0f} |")
+        means = (
+            f"{sum(map(value, outcomes)) / len(outcomes):.{int(name == 'forks')}f}" for name, value in more.items()
+        )
+        lines.append(f"| {' | '.join((label, share, path, f'{tokens:.0f}', *means))} |")
     return "\n".join(lines)
+
+
+DEADLINES = (96, 112, 128, 160, question.TOKENS)
+"""Decoding steps of the critical path; the last one is the whole budget."""
+PAIRS = (
+    ("single, taught", "sequential, taught"),
+    ("push, taught", "sequential, taught"),
+    ("push, taught", "barrier, taught"),
+    ("single, RL path", "sequential, RL path"),
+)
+"""Rows that are compared at each of them."""
+
+
+def at_deadlines(found: Rows) -> str:
+    """Differences of the share solved in time, in points with 95 % intervals, by deadline, in Markdown."""
+    lines = [f"| solved in time, points | {' | '.join(map(str, DEADLINES))} |", "|---|" + "--:|" * len(DEADLINES)]
+    for first, second in PAIRS:
+        gaps = (claims.compared(found, first, second, partial(claims.in_time, deadline=each)) for each in DEADLINES)
+        cells = [f"{100 * gap.measured:.0f} [{100 * gap.low:.0f}, {100 * gap.high:.0f}]" for gap in gaps]
+        lines.append(f"| {first} - {second} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def results(name: str, found: Rows, stored: Sequence[dict[str, Any]]) -> str:
+    """What a page shows of its outcomes: its table, and its claims with what was measured."""
+    text = f"{table(found, MORE.get(name, {}))}\n\n{verdicts([claim for claim in stored if claim['paper'] == name])}"
+    return f"{text}\n\n{at_deadlines(found)}\n\n{question.attainable()}" if name == question.NAME else text
 
 
 def interval(found: Estimate, factor: int, digits: int) -> str:
@@ -77,12 +118,14 @@ def main() -> int:
         parser.error(f"unknown paper {min(unknown)}")
     given.papers = given.papers or list(claims.PAPERS)
     if given.again:
-        evaluate.measure(given.papers)
+        evaluate.measure(name for name in given.papers if name != question.NAME)
+        if question.NAME in given.papers:
+            question.measure(evaluate.RUNS / question.NAME)
     stored = claims.claims()
     for name in given.papers:
         found = claims.rows(name)
         stored = claims.decided(stored, name, claims.PAPERS[name](found))
-        text = f"{table(found)}\n\n{verdicts([claim for claim in stored if claim['paper'] == name])}"
+        text = results(name, found, stored)
         print(f"\n{name}\n\n{text}")
         if not given.check:
             figures.draw(name, found)

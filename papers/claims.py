@@ -117,9 +117,9 @@ DEADLINE = 128
 """Decoding steps of a critical path that `in_time` allows."""
 
 
-def in_time(one: Outcome) -> float:
+def in_time(one: Outcome, deadline: int = DEADLINE) -> float:
     """Whether a problem is solved before the deadline."""
-    return one.solved and one.path <= DEADLINE
+    return one.solved and one.path <= deadline
 
 
 def gained(found: Rows, after: str, before: str) -> list[tuple[str, int, float]]:
@@ -150,6 +150,7 @@ PAPERS: dict[str, Callable[[Rows], list[Difference]]] = {
     "asyncthink": asyncthink,
     "marsrl": marsrl,
     "paramanager": paramanager,
+    "question": question,
 }
 
 

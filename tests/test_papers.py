@@ -13,7 +13,7 @@ sys.path.append(str(ROOT))
 pytest.importorskip("orgthink_pocket")
 
 from papers import claims, evolution, smollm2
-from papers.__main__ import readme_table, table, verdicts
+from papers.__main__ import readme_table, results
 
 KEYS = {"paper", "claim", "decided_by", "refuted_if", "measured", "low", "high", "holds", "outcomes"}
 
@@ -24,7 +24,7 @@ def test_every_figure_follows_from_the_outcomes(paper):
     stored = claims.claims()
     assert claims.decided(stored, paper, claims.PAPERS[paper](found)) == stored
     page = (ROOT / "papers" / f"{paper}.md").read_text()
-    assert table(found) in page and verdicts([one for one in stored if one["paper"] == paper]) in page
+    assert results(paper, found, stored) in page
     assert len(page.split()) <= 1_500
 
 
