@@ -63,7 +63,7 @@ def at_deadlines(found: Rows) -> str:
 def results(name: str, found: Rows, stored: Sequence[dict[str, Any]]) -> str:
     """What a page shows of its outcomes: its table, and its claims with what was measured."""
     text = f"{table(found, MORE.get(name, {}))}\n\n{verdicts([claim for claim in stored if claim['paper'] == name])}"
-    return f"{text}\n\n{at_deadlines(found)}\n\n{question.attainable()}" if name == question.NAME else text
+    return f"{text}\n\n{at_deadlines(found)}" if name == question.NAME else text
 
 
 def interval(found: Estimate, factor: int, digits: int) -> str:
@@ -126,6 +126,8 @@ def main() -> int:
         found = claims.rows(name)
         stored = claims.decided(stored, name, claims.PAPERS[name](found))
         text = results(name, found, stored)
+        if name == question.NAME:
+            text += f"\n\n{question.attainable()}"
         print(f"\n{name}\n\n{text}")
         if not given.check:
             figures.draw(name, found)

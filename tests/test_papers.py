@@ -12,7 +12,7 @@ sys.path.append(str(ROOT))
 
 pytest.importorskip("orgthink_pocket")
 
-from papers import claims, evolution, smollm2
+from papers import claims, evolution, question, smollm2
 from papers.__main__ import readme_table, results
 
 KEYS = {"paper", "claim", "decided_by", "refuted_if", "measured", "low", "high", "holds", "outcomes"}
@@ -26,6 +26,11 @@ def test_every_figure_follows_from_the_outcomes(paper):
     page = (ROOT / "papers" / f"{paper}.md").read_text()
     assert results(paper, found, stored) in page
     assert len(page.split()) <= 1_500
+
+
+@pytest.mark.thorough
+def test_what_forks_can_win_is_computed_again():
+    assert question.attainable() in (ROOT / "papers" / "question.md").read_text()
 
 
 def test_the_table_of_the_real_model_follows_from_its_outcomes():
