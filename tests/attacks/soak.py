@@ -50,7 +50,7 @@ SETTINGS = [f"{label}.{setting}" for label, settings in TEAMS.items() for settin
 ORGANIZATIONS = [*(f"{label}=asyncthink" for label in TEAMS), "verifier-corrector", "paramanager"]
 EVALUATION = [
     *("eval", "--task", TASK_OF_SUMS, "--prompts", EXTENDED, "--model", MODEL, "--max-tokens", "80"),
-    *("--capacity", "5", "--deadline", "6", "--concurrency", "24", "--organizations", *ORGANIZATIONS),
+    *("--capacity", "5", "--concurrency", "24", "--organizations", *ORGANIZATIONS),
     *("--set", *SETTINGS, "verifier-corrector.passes=2", f"paramanager.tools={json.dumps(TOOLS)}"),
 ]
 RECIPES = ("ASYNCTHINK", "MARSRL", "SEQUENTIAL")
@@ -58,6 +58,8 @@ KINDS = ("eval", "eval", "eval", RECIPES[0], "eval", "eval", "long", *RECIPES[1:
 """Rounds, again and again."""
 SHARE, PATIENCE, MOST = 0.15, 5, 20
 """Share of answers that go wrong; processes of a round that are killed; most processes of a round."""
+DEADLINE = 12
+"""Seconds of an episode whose server says nothing. The run that is left alone has as many as it needs."""
 LONG = 10
 """Times as many problems has a round that is left alone in the middle, to see its memory."""
 ENDS = {0, 1, 130, *(-each for each in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT))}
@@ -90,7 +92,7 @@ class Soak:
                 self.findings.append(f"{folder}: {len(ids)} episodes, {len(set(ids))} ids")
         else:
             if kind not in self.whole:
-                self.alone(whole := self.out / f"whole-{kind}", self.command(kind, whole), 0.0)
+                self.alone(whole := self.out / f"whole-{kind}", self.command(kind, whole, deadline=3600), 0.0)
                 self.whole[kind] = self.held(whole, kind)
             self.killed(folder, kind)
             self.compare(folder, kind)
@@ -100,13 +102,14 @@ class Soak:
         if len(self.findings) == before:
             shutil.rmtree(folder)
 
-    def command(self, kind: str, folder: Path, n: int = 0) -> list[str]:
+    def command(self, kind: str, folder: Path, n: int = 0, deadline: int = DEADLINE) -> list[str]:
         """The command that makes a run or goes on with it."""
         if kind != "eval":
             return ["train", named(kind), *self.training, "--set", "save_every=3", "--out", str(folder), "--go-on"]
         if (folder / "config.json").exists():
             return ["eval", "--resume", str(folder)]
-        return [*EVALUATION, "--url", self.url, "--n", str(n or self.problems), "--out", str(folder)]
+        sizes = ["--n", str(n or self.problems), "--deadline", str(deadline)]
+        return [*EVALUATION, *sizes, "--url", self.url, "--out", str(folder)]
 
     def alone(self, folder: Path, command: list[str], share: float) -> None:
         """Run a command to its end."""
