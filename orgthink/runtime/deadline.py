@@ -30,8 +30,6 @@ async def within(seconds: float | None, grace: float, work: Coroutine[Any, Any, 
         await asyncio.wait({task}, timeout=seconds)
     except asyncio.CancelledError:
         await end({task}, grace)
-        if task.done() and not task.cancelled():
-            task.exception()  # it failed at the same moment: retrieved, so that asyncio does not report it
         raise
     if not task.done():
         await end({task}, grace)
@@ -41,19 +39,24 @@ async def within(seconds: float | None, grace: float, work: Coroutine[Any, Any, 
 
 
 async def end(tasks: Iterable[asyncio.Task[Any]], grace: float) -> None:
-    """Cancel tasks in their order and wait for them, for `grace` seconds at most."""
+    """Cancel tasks in their order and wait for them, for `grace` seconds at most.
+
+    asyncio does not report those that fail, or failed at the same moment.
+    """
+    tasks = list(tasks)
     pending = [task for task in tasks if not task.done()]
     for task in pending:
         task.cancel()
-    if not pending:
-        return
     try:
-        await asyncio.wait(pending, timeout=grace)
+        if pending:
+            await asyncio.wait(pending, timeout=grace)
     finally:  # also if the caller is cancelled meanwhile
-        for task in pending:
+        for task in tasks:
             if not task.done():
                 _left_behind.add(task)
                 task.add_done_callback(_reap)
+            elif not task.cancelled():
+                task.exception()  # retrieved
 
 
 def _reap(task: asyncio.Task[Any]) -> None:

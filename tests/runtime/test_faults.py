@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 from scripts import PROBLEM, RecordingEngine, play, words
 
+from orgthink.engines.engine import Chunk, Context, EngineError
 from orgthink.engines.scripted import Turn, UnexpectedRequest
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.sequential import Sequential
@@ -143,6 +147,26 @@ def test_work_whose_caller_is_cancelled_within_its_grace_is_not_lost(caplog: pyt
 
     run_virtual(run())
     assert [record.getMessage() for record in caplog.records] == ["a task left behind failed: ValueError('late')"]
+
+
+def test_an_engine_that_fails_at_the_moment_of_the_end_is_not_reported_by_asyncio(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(RecordingEngine):
+        async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+            asyncio.get_running_loop().call_soon(attempts.pop().cancel)
+            raise EngineError("gone")
+            yield
+
+    async def run() -> None:
+        attempts.append(task := asyncio.create_task(attempt(Sequential(), PROBLEM, Backing(Failing([]), Sampling(9)))))
+        await asyncio.wait({task})
+        assert task.cancelled()
+
+    attempts: list[asyncio.Task[Any]] = []
+    run_virtual(run())
+    gc.collect()
+    assert not attempts and not caplog.records
 
 
 class Canceller:
