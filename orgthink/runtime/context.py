@@ -155,8 +155,11 @@ class GrowingContext:
         does not fit keeps only so many ids as show that: to store millions would hold up other threads."""
         tools = self._context.tools if engine.native_calls else ()
         span = engine.prompt(messages, tools) if tools else engine.prompt(messages)
-        most, ids = engine.max_context, span.token_ids
-        return span if most is None or ids is None else replace(span, token_ids=ids[: most + 1])
+        return (
+            span
+            if engine.max_context is None or span.token_ids is None
+            else replace(span, token_ids=span.token_ids[: engine.max_context + 1])
+        )
 
     @property
     def _idle_engine(self) -> Engine:

@@ -16,7 +16,7 @@ from orgthink.training.evolution import EvolutionSettings, Population, evolve
 from orgthink.training.recipes.base_model import FromModel, model_folder, require_same_problems
 from orgthink.training.recipes.jobs import Report
 from orgthink.training.rollout import SLOTS
-from orgthink.util.errors import UserError, require_at_least
+from orgthink.util.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class Evolution(FromModel):
 
     def require(self) -> None:
         FromModel.require(self)
-        require_at_least(1, self, "slots")
+        if self.slots < 1:
+            raise UserError(f"slots is {self.slots}: it must be at least 1")
         if self.lora is None or self.lora.dropout:
             raise UserError("evolution strategies train an adapter without dropout: --lora RANK")
         self.settings.require(context_of(model_folder(self.model)))
