@@ -35,8 +35,8 @@ _PACKAGES = "/python/packages"
 
 _WAY_OUT = "install bubblewrap 0.8 or newer (apt-get install bubblewrap), or name the URL of a SandboxFusion server"
 
-COMPLAINTS = ("bwrap: ", "setpriv: ", "prlimit: ", "cgroup: ", "/usr/bin/timeout: ")
-"""Beginnings of the output if the sandbox could not be made."""
+STARTED = b"\n"
+"""How the output begins if the sandbox could be made: written before the program runs, which cannot take it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def _emptied(folder: str) -> list[str]:
 
 
 def _limited(limits: SandboxLimits) -> list[str]:
-    """Sets limits that the code cannot raise, and starts `timeout` as process 1."""
+    """Sets limits that the code cannot raise, and starts `timeout` as process 1, which writes `STARTED`."""
     most = {
         "as": limits.memory_mb << 20,
         "nproc": limits.processes + 1,
@@ -165,8 +165,8 @@ def _limited(limits: SandboxLimits) -> list[str]:
         "nice": 0,
         "rtprio": 0,
     }
-    limited = ["/usr/bin/prlimit", *(f"--{name}={value}" for name, value in most.items())]
-    return [*limited, "/usr/bin/timeout", "--signal=KILL", str(limits.seconds + 1)]
+    limited = ["/usr/bin/prlimit", *(f"--{name}={value}" for name, value in most.items()), "/usr/bin/timeout"]
+    return [*limited, "--signal=KILL", str(limits.seconds + 1), "/bin/sh", "-c", 'echo; exec "$@"', "sh"]
 
 
 def _bubblewrap() -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from orgthink.record.episode import Status
 from orgthink.runtime.agent import Result
 from orgthink.tools import bubblewrap, limits
-from orgthink.tools.bubblewrap import SandboxLimits
+from orgthink.tools.bubblewrap import STARTED, SandboxLimits
 from orgthink.tools.limits import Cgroup
 from orgthink.tools.per_loop import PerLoop
 from orgthink.tools.python import CodeRunner, ending, unindented
@@ -63,7 +63,7 @@ class Bubblewrap(SandboxLimits):
                 return await self._run(code, stdin, group, deadline)
 
     async def _run(self, code: str, stdin: str, group: Cgroup | None, deadline: float) -> Result:
-        output, timed_out = bytearray(), False
+        output, timed_out, most = bytearray(), False, len(STARTED) + self.output_bytes
         starting = asyncio.create_task(self._start(code, stdin, group))
         try:
             process = await asyncio.shield(starting)
@@ -75,9 +75,9 @@ class Bubblewrap(SandboxLimits):
         assert process.stdout is not None
         try:
             async with asyncio.timeout_at(deadline):
-                while len(output) <= self.output_bytes and (part := await process.stdout.read(1 << 16)):
+                while len(output) <= most and (part := await process.stdout.read(1 << 16)):
                     output += part
-                if len(output) <= self.output_bytes:
+                if len(output) <= most:
                     await process.wait()
         except TimeoutError:
             timed_out = True
@@ -87,17 +87,17 @@ class Bubblewrap(SandboxLimits):
             while await process.stdout.read(1 << 16):  # what is left in the pipe, so that asyncio closes it
                 pass
             code_of_end = await process.wait()
-        text = output[: self.output_bytes].decode(errors="replace")
+        text = output[len(STARTED) : most].decode(errors="replace")
         if group is not None and group.out_of_memory():
             return Result(text, Status.ERROR, error=f"stopped: all its processes held more than {self.memory_mb} MiB")
         if timed_out:
             return Result(text, Status.TIMEOUT, error=f"stopped after {self.seconds:g} s")
-        if len(output) > self.output_bytes:
+        if len(output) > most:
             return Result(text, Status.ERROR, error=f"stopped, and cut, after {self.output_bytes} bytes of output")
         if code_of_end == 0:
             return Result(text)
-        if text.startswith(bubblewrap.COMPLAINTS):
-            raise ToolError(f"the sandbox did not start: {excerpt(text, 200)}")
+        if not output.startswith(STARTED):
+            raise ToolError(f"the sandbox did not start: {excerpt(output.decode(errors='replace'), 200)}")
         return Result(text, Status.ERROR, error=ending(code_of_end, text))
 
     async def _start(self, code: str, stdin: str, group: Cgroup | None) -> asyncio.subprocess.Process:
