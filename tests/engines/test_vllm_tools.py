@@ -22,7 +22,7 @@ from vllm_process import vllm_server
 
 from orgthink.engines.endpoint.client import EndpointEngine
 from orgthink.engines.endpoint.tool_calls import messages as native_messages
-from orgthink.grammar.fork_calls import FORK_TOOLS
+from orgthink.grammar.fork_calls import ForkCalls
 from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, render_call, render_responses
 from orgthink.measure.latency import concurrency, critical_path
 from orgthink.organizations.asyncthink import AsyncThink
@@ -59,7 +59,7 @@ def lessons(folder: Path) -> list[tuple[list[int], list[int]]]:
     workers = [(prompt(TERSE, "worker_tools", PROBLEM, query=task), FOUND) for task in TASKS]
     tokenizer = AutoTokenizer.from_pretrained(folder)
     found = []
-    for offered, lesson in [*((FORK_TOOLS, turn) for turn in turns), *((None, worker) for worker in workers)]:
+    for offered, lesson in [*((ForkCalls().tools, turn) for turn in turns), *((None, worker) for worker in workers)]:
         before = tokenizer.encode(rendered(tokenizer, lesson[0], offered), add_special_tokens=False)
         says = [*tokenizer.encode(lesson[1], add_special_tokens=False), tokenizer.eos_token_id]
         found.append(([*before, *says], [-100] * len(before) + says))
