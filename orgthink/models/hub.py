@@ -125,12 +125,11 @@ def _downloaded(name: str, weights: bool) -> Path:
 def _snapshot(name: str, weights: bool, **how: Any) -> Path | None:
     """The folder of a hub's model if it is complete."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import IncompleteSnapshotError, LocalEntryNotFoundError
 
     files = FILES if weights else FILES[:-1]
     try:
         folder = Path(snapshot_download(name, allow_patterns=files, ignore_patterns=["*/*", "consolidated*"], **how))
-    except (LocalEntryNotFoundError, IncompleteSnapshotError):
+    except (OSError, ValueError):  # a part is missing, the cache is damaged, or the name is invalid
         if how:
             return None
         raise
