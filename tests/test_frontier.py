@@ -9,7 +9,7 @@ import pytest
 from rule_engine import RuleEngine
 
 import orgthink
-from orgthink.evaluation.frontier import Point, frontier, lines_over
+from orgthink.evaluation.frontier import Point, draw, frontier, lines_over, panels
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations.asyncthink import AsyncThink
@@ -94,3 +94,13 @@ def test_without_matplotlib_it_is_one_line(folders: list[RunFolder], monkeypatch
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(UserError, match="needs matplotlib: pip install"):
         frontier(folders[:3], "max_tokens")
+
+
+def test_no_point_is_cut_off() -> None:
+    pytest.importorskip("matplotlib")
+    _, (axes,) = panels(1)
+    for steps in (100, 300, 200):
+        at = {"mean": steps, "low": steps, "high": steps}
+        draw(axes, [{"critical_path_steps": at, "all_correct": at}], "critical_path_steps", "one")
+    left, right = axes.get_xlim()
+    assert left == 0 and right > 300
