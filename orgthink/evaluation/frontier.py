@@ -77,8 +77,8 @@ def draw(axes: Any, rows: Sequence[Mapping[str, Any]], measure: str, label: str,
     axes.errorbar(*at, yerr=_errors(ys, 100), xerr=_errors(xs, 1), fmt="o-", capsize=3, label=label)
     for value, *place in zip(values, *at, strict=True):
         axes.annotate(value, place, xytext=(5, 4), textcoords="offset points", fontsize=8)
-    axes.set(xlabel=AXES[measure], ylabel="all correct (%)", ylim=(-3, 103))
-    axes.set_xlim(0, auto=True)  # the next system may be further to the right
+    # Autoscaling goes on: the next system may be further to the right.
+    axes.set(xlabel=AXES[measure], ylabel="all correct (%)", ylim=(-3, 103), xlim=(0, None), autoscalex_on=True)
     axes.legend()
 
 

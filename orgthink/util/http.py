@@ -330,7 +330,8 @@ class HttpClient:
         async with self._client.stream(
             method, self._place(path), content=content, headers=headers, extensions={"trace": self._connected}
         ) as response:
-            response.extensions["network_stream"].reads.left = inf  # a body has limits of its own
+            if reads := getattr(response.extensions.get("network_stream"), "reads", None):
+                reads.left = inf  # a body has limits of its own
             if response.status_code in (429, 503):
                 self._places.refused(epoch)
             elif response.status_code < 400:

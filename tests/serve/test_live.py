@@ -23,8 +23,8 @@ from orgthink.record.episode import Problem, Sampling
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.clock import run_virtual
-from orgthink.serve import live
 from orgthink.serve.live import RUNNING, Running
+from orgthink.serve.question import BEGINNING
 from orgthink.util import redaction
 from orgthink.view import live_page
 from orgthink.view.pack import pack
@@ -133,7 +133,7 @@ async def test_the_listing_of_a_long_question_is_short(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         await server.ask(messages=[{"role": "user", "content": "a\nb" + " very" * 10_000}])
         (row,) = (await listed(server))["ended"]
-    assert len(row["problem"]) == live.QUESTION and row["problem"].startswith("a b very")
+    assert len(row["problem"]) == BEGINNING and row["problem"].startswith("a b very")
 
 
 def test_the_page_may_run_its_own_script_and_ask_its_own_server() -> None:
