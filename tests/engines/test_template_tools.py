@@ -50,6 +50,7 @@ class Dictated(LocalEngine):
     """Says these replies in place of what its weights would say."""
 
     def dictate(self, *replies: str) -> Dictated:
+        self.max_context = None  # its weights read nothing
         self.replies, self.contexts = list(replies), list[Context]()
         return self
 
