@@ -193,8 +193,8 @@ def store(found: list[Outcome], curves: Curves) -> None:
     known = outcomes.read(NAME) if outcomes.path_of(NAME).exists() else ()
     new = {(one.row, one.training) for one in found}
     outcomes.write(NAME, [*(one for one in known if (one.row, one.training) not in new), *found])
-    steps = {row: {**stored().get(row, {}), **each} for row, each in curves.items()}
-    TRAININGS.write_text(json.dumps(stored() | steps, indent=1) + "\n", encoding="utf-8")
+    steps = stored() | {row: {**stored().get(row, {}), **each} for row, each in curves.items()}
+    TRAININGS.write_text(json.dumps(steps, indent=1) + "\n", encoding="utf-8")
 
 
 def stored() -> Curves:

@@ -84,8 +84,7 @@ class Taught:
         model_folder(self.model)
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        place = folder.path / "tokenizer"
-        model.write_folder(place)
+        model.write_folder(place := folder.path / "tokenizer")
         known = list(rows(self.form, self.problems, self.settings.seed, Tokenizer(place)))
         course = Course(Decoder.load(model_folder(self.model)), lambda seed, epoch: known, model.write_folder)
         steps, trained = 0, 0
@@ -145,8 +144,7 @@ CELLS = (
 
 def limits(form: str) -> Limits:
     """The budget, the same in tokens for all."""
-    capacity = 1 if form == "sequential" else CAPACITY
-    return Limits(capacity, max_tokens=TOKENS, max_episode_tokens=TOKENS)
+    return Limits(1 if form == "sequential" else CAPACITY, max_tokens=TOKENS, max_episode_tokens=TOKENS)
 
 
 def policy(form: str, reward: str) -> Policy:

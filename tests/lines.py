@@ -23,7 +23,7 @@ CEILINGS = {
     "orgthink": 20_212 + 182 + 72 + 278 + 18 + 6 + 7 + 130 + 49 + 25 + 81 + 40 + 4,
     "packages/arena/orgthink_arena": 4_500,
     "packages/pocket/orgthink_pocket": 2_500,
-    "papers": 2_000 + 126 + 60,  # the question, evolution strategies against GRPO in issue 49
+    "papers": 2_000 + 124 + 60,  # the question, evolution strategies against GRPO in issue 49
 }
 """Most lines of each part of the repository. A part that needs more finds it by removing something else."""
 
